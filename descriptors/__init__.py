@@ -1,0 +1,31 @@
+"""Score columns for tables of RAG traces: how good is what was retrieved, row by row.
+
+A descriptor is a function from named columns to named columns, one row in, one row out.
+"""
+
+from rag_descriptors.aggregations import HitAggregation, HitShareAggregation, MeanAggregation
+from rag_descriptors.base import Descriptor
+from rag_descriptors.cache.store import Cache
+from rag_descriptors.errors import DescriptorError
+from rag_descriptors.frame import ScoredFrame, add_descriptors, ascore_frame, score_frame
+from rag_descriptors.models.embedder import Embedder, Embeddings, SentenceTransformerEmbedder
+from rag_descriptors.relevance import ContextRelevance
+from rag_descriptors.summary import RunSummary
+
+__all__ = [
+    "Cache",
+    "ContextRelevance",
+    "Descriptor",
+    "DescriptorError",
+    "Embedder",
+    "Embeddings",
+    "HitAggregation",
+    "HitShareAggregation",
+    "MeanAggregation",
+    "RunSummary",
+    "ScoredFrame",
+    "SentenceTransformerEmbedder",
+    "add_descriptors",
+    "ascore_frame",
+    "score_frame",
+]

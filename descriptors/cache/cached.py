@@ -1,0 +1,109 @@
+"""Models that answer each distinct question once."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rag_descriptors.cache.store import Cache
+from rag_descriptors.errors import ModelError
+from rag_descriptors.models.embedder import Embedder, Embeddings, Role
+from rag_descriptors.progress import Progress
+
+__all__ = ["CachedEmbedder", "TextMeter", "digest"]
+
+TEXTS_AT_ONCE = 1024
+VECTOR = "vector"
+
+
+class CachedEmbedder:
+    """An embedder that looks into a cache first, and stores what it has to encode as soon as it is known."""
+
+    def __init__(self, embedder: Embedder, cache: Cache, meter: "TextMeter", progress: Progress) -> None:
+        self._embedder = embedder
+        self._cache = cache
+        self._meter = meter
+        self._progress = progress
+
+    def identity(self, role: Role) -> Mapping[str, Any]:
+        """Return the identity of the embedder itself."""
+        return self._embedder.identity(role)
+
+    def windows(self, texts: Sequence[str], role: Role) -> list[list[str]]:
+        """Return the windows that the embedder itself cuts."""
+        return self._embedder.windows(texts, role)  # type: ignore[attr-defined, no-any-return]
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
+        """Return one vector per text; `texts` are distinct."""
+        identity = json.dumps(dict(self.identity(role)), sort_keys=True)
+        keys = [digest(VECTOR, identity, text) for text in texts]
+        known = self._cache.get(keys)
+        missing = [place for place, key in enumerate(keys) if key not in known]
+        self._progress.expect(len(missing))
+        for places in _longest_first(missing, texts):
+            answers = self._encode([texts[place] for place in places], role)
+            encoded = dict(zip((keys[place] for place in places), answers, strict=True))
+            self._cache.put(VECTOR, encoded)
+            known |= encoded
+            self._progress.advance(len(places))
+        embeddings = _unpack([known[key] for key in keys])
+        self._meter.count(keys, embeddings.unread > 0, n_encoded=len(missing))
+        return embeddings
+
+    def _encode(self, texts: list[str], role: Role) -> list[bytes]:
+        read = self._embedder.embed(texts, role)
+        vectors, unread = np.asarray(read.vectors, np.float32), np.asarray(read.unread, np.int32)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or unread.shape != (len(texts),):
+            raise ModelError(
+                f"{self._embedder!r} gave vectors of shape {vectors.shape} and unread of shape {unread.shape} for "
+                f"{len(texts)} texts. It must return one vector and one count per text."
+            )
+        return [n.tobytes() + vector.tobytes() for n, vector in zip(unread, vectors, strict=True)]
+
+
+def digest(*fields: str) -> bytes:
+    """Return a 16-byte blake2b of the fields, each framed by its length, so that no two lists of fields collide."""
+    encoded = [field.encode() for field in fields]
+    return hashlib.blake2b(b"".join(b"%d:%b" % (len(field), field) for field in encoded), digest_size=16).digest()
+
+
+def _longest_first(places: list[int], texts: Sequence[str]) -> Iterator[list[int]]:
+    """Yield places in blocks of texts of like length, so that little is padded."""
+    ordered = sorted(places, key=lambda place: len(texts[place]), reverse=True)
+    for start in range(0, len(ordered), TEXTS_AT_ONCE):
+        yield ordered[start : start + TEXTS_AT_ONCE]
+
+
+def _unpack(answers: Sequence[bytes]) -> Embeddings:
+    """Return stored answers as arrays: each is an int32 of unread tokens, then the float32 vector."""
+    table = np.frombuffer(b"".join(answers), np.int32).reshape(len(answers), -1)
+    return Embeddings(np.ascontiguousarray(table[:, 1:]).view(np.float32), table[:, 0])
+
+
+class TextMeter:
+    """Counts the distinct texts of a run; which ones they were is kept on disk, not in memory."""
+
+    def __init__(self) -> None:
+        self.distinct = self.encoded = self.cut = 0
+        self._seen = sqlite3.connect("", check_same_thread=False)
+        self._seen.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+
+    def count(self, keys: Sequence[bytes], is_cut: npt.NDArray[np.bool_], *, n_encoded: int) -> None:
+        """Count texts by key, each once in a run."""
+        n_cut = self._first_seen(compress(keys, is_cut))
+        self.cut += n_cut
+        self.distinct += n_cut + self._first_seen(compress(keys, ~is_cut))
+        self.encoded += n_encoded
+
+    def close(self) -> None:
+        """Forget which texts were counted."""
+        self._seen.close()
+
+    def _first_seen(self, keys: Iterable[bytes]) -> int:
+        with self._seen as connection:
+            return connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", ((key,) for key in keys)).rowcount

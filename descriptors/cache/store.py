@@ -1,0 +1,171 @@
+"""One SQLite file of answers, shared by processes; no pickle, and no text but what a judge answered.
+
+Every entry carries a checksum: a damaged one is a miss. A file that can't be read or written is left as it is, and the
+run goes on with a temporary one. Either way there is one warning, and nothing is lost but time.
+"""
+
+import hashlib
+import math
+import os
+import sqlite3
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from typing import Self, TypeVar
+
+from rag_descriptors.errors import CacheError, CacheWarning
+
+__all__ = ["Cache", "CacheStats"]
+
+T = TypeVar("T")
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS answer (
+    key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL, created REAL NOT NULL
+)
+"""
+KEYS_AT_ONCE = 500
+BUSY_TIMEOUT_S = 60
+SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheStats:
+    """What a cache holds: entries and bytes of answers per kind, and the size of its file in bytes."""
+
+    entries: Mapping[str, int]
+    bytes: Mapping[str, int]
+    file_bytes: int
+
+
+class Cache:
+    """Answers by key, in a file that processes share, or for one run only.
+
+    Transactions are short, and none is open while a model works. A cache is picklable: another process opens the file
+    for itself.
+
+    Args:
+        path: The file, made with mode 0600 if there is none; None keeps the answers in a temporary file that goes with
+            the object. A network file system can't hold it.
+
+    Raises:
+        CacheError: The file can't be made or opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else Path(path).expanduser()
+        self._lock = RLock()
+        self._warned = False
+        self._connection: sqlite3.Connection | None = None
+        self._try(self._connected)
+
+    def __repr__(self) -> str:
+        return f"Cache({None if self.path is None else str(self.path)!r})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Path | None]]:
+        return type(self), (self.path,)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the answers that are known, by key."""
+        found: dict[bytes, bytes] = {}
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            found |= self._try(partial(self._select, keys[start : start + KEYS_AT_ONCE]))
+        return found
+
+    def put(self, kind: str, answers: Mapping[bytes, bytes]) -> None:
+        """Keep answers of one kind, in one transaction; known keys are replaced."""
+        now = time.time()
+        rows = [(key, kind, value, _checksum(key, value), now) for key, value in answers.items()]
+        self._try(partial(self._insert, rows))
+
+    def stats(self) -> CacheStats:
+        """Return how much the cache holds."""
+        with self._lock:
+            rows = self._connected().execute("SELECT kind, count(*), sum(length(value)) FROM answer GROUP BY kind")
+            sizes = {kind: (entries, size) for kind, entries, size in rows}
+        return CacheStats(
+            entries={kind: entries for kind, (entries, _) in sizes.items()},
+            bytes={kind: size for kind, (_, size) in sizes.items()},
+            file_bytes=self.path.stat().st_size if self.path else 0,
+        )
+
+    def prune(self, *, days: float) -> int:
+        """Drop answers that were stored more than `days` ago; return how many."""
+        return self._delete(before=time.time() - days * SECONDS_A_DAY)
+
+    def clear(self) -> int:
+        """Drop all answers; return how many."""
+        return self._delete(before=math.inf)
+
+    def _delete(self, *, before: float) -> int:
+        with self._lock, self._connected() as connection:
+            deleted = connection.execute("DELETE FROM answer WHERE created < ?", (before,)).rowcount
+        with self._lock:
+            self._connected().execute("VACUUM")
+        return deleted
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        marks = ",".join("?" * len(keys))
+        rows = self._connected().execute(f"SELECT key, value, checksum FROM answer WHERE key IN ({marks})", keys)  # noqa: S608 - marks only
+        found = {key: (value, checksum) for key, value, checksum in rows}
+        sound = {key: value for key, (value, checksum) in found.items() if checksum == _checksum(key, value)}
+        if len(sound) < len(found):
+            self._warn(f"{len(found) - len(sound)} entries of the cache are damaged; they are worked out again.")
+        return sound
+
+    def _insert(self, rows: Sequence[Sequence[object]]) -> None:
+        with self._connected() as connection:
+            connection.executemany("REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _try(self, work: Callable[[], T]) -> T:
+        with self._lock:
+            try:
+                return work()
+            except sqlite3.Error as error:
+                self._warn(f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.")
+                self.close()
+                self._connection = _connect(None)
+                return work()
+
+    def _warn(self, problem: str) -> None:
+        if not self._warned:
+            self._warned = True
+            hint = f"If this stays, delete {self.path} and its -wal and -shm files."
+            warnings.warn(f"{problem} {hint}", CacheWarning, stacklevel=2)
+
+    def _connected(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._connection is None:
+                self._connection = _connect(self.path)
+            return self._connection
+
+
+def _connect(path: Path | None) -> sqlite3.Connection:
+    try:
+        if path is not None and not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        connection = sqlite3.connect(path or "", timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise CacheError(
+            f"the cache {str(path)!r} can't be opened: {error}. Give the path of a file, or none."
+        ) from error
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")
+    for pragma in ("journal_mode = WAL", "synchronous = NORMAL"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(SCHEMA)
+    return connection
+
+
+def _checksum(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(value, key=key, digest_size=8).digest()

@@ -1,0 +1,107 @@
+"""Every error and warning of the library.
+
+    DescriptorError (ValueError)
+    ├── OptionError                          an option that no descriptor, model or command takes
+    ├── PlanError                            all that stands between descriptors and a table
+    │   ├── MissingColumnError (KeyError)
+    │   └── ColumnConflictError
+    ├── CellError (TypeError)                a cell that holds no text, or no contexts
+    ├── CacheError (OSError)                 a cache file that can't be made or opened
+    ├── FormatError                          a file that is not what its ending says
+    ├── ModelError (RuntimeError)            a model that does not load or answer
+    │   ├── ModelNotFoundError (LookupError)
+    │   └── MissingExtraError (ImportError)
+    └── ScoringError (RuntimeError)          a method, aggregation or descriptor that breaks its contract
+
+    CacheWarning (UserWarning)               a damaged cache; answers are worked out again
+    TruncationWarning (UserWarning)          texts that a model read only in part
+
+A message says what is wrong, the value seen, and what to do.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "CacheError",
+    "CacheWarning",
+    "CellError",
+    "ColumnConflictError",
+    "DescriptorError",
+    "FormatError",
+    "MissingColumnError",
+    "MissingExtraError",
+    "ModelError",
+    "ModelNotFoundError",
+    "OptionError",
+    "PlanError",
+    "ScoringError",
+    "TruncationWarning",
+]
+
+
+class DescriptorError(ValueError):
+    """The base of every error raised on purpose."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would show the message's repr
+
+
+class OptionError(DescriptorError):
+    """An option has a name or a value that is not allowed."""
+
+
+class PlanError(DescriptorError):
+    """Descriptors and table do not fit; the message lists every problem, and no work was done."""
+
+
+class MissingColumnError(PlanError, KeyError):
+    """Descriptors need columns that the table does not have."""
+
+
+class ColumnConflictError(PlanError):
+    """Descriptors would write columns that are already taken."""
+
+
+class CellError(DescriptorError, TypeError):
+    """Cells of a column can't be read as text, or as contexts."""
+
+
+class CacheError(DescriptorError, OSError):
+    """A cache file can't be made or opened."""
+
+
+class FormatError(DescriptorError):
+    """A file can't be read as, or written to, the format that its name ends in."""
+
+
+class ModelError(DescriptorError, RuntimeError):
+    """A model can't be loaded, or gave something unusable."""
+
+
+class ModelNotFoundError(ModelError, LookupError):
+    """A model is in none of the places where it was looked for."""
+
+
+class MissingExtraError(ModelError, ImportError):
+    """An optional package is not installed."""
+
+
+class ScoringError(DescriptorError, RuntimeError):
+    """A scoring method, an aggregation or a descriptor broke its contract, or a row failed under on_error='raise'."""
+
+
+class CacheWarning(UserWarning):
+    """A cache is damaged or can't be used; answers are worked out again."""
+
+
+class TruncationWarning(UserWarning):
+    """A model read only the beginning of some texts."""
+
+
+def suggest(name: object, allowed: Iterable[object]) -> str:
+    """Return the end of a message about an unknown name: a close match if any, and all that is allowed."""
+    names = [str(item) for item in allowed]
+    close = get_close_matches(str(name), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"{hint} Allowed: {', '.join(map(repr, names)) or 'none'}."

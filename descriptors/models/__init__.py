@@ -1,0 +1,1 @@
+"""What answers: embedders, behind one-method protocols."""

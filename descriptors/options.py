@@ -1,0 +1,72 @@
+"""Options given as names and values, checked against the declaration that they fill in; all faults at once."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from rag_descriptors.errors import OptionError, suggest
+
+__all__ = ["build", "caught", "column_names", "flags", "one_of", "qualified_name", "together", "unknown"]
+
+T = TypeVar("T")
+
+
+def build(kind: Callable[..., T], params: Mapping[str, Any] | None, option: str) -> T:
+    """Return `kind(**params)`, a dataclass; `option` is what the caller knows `params` as.
+
+    Raises:
+        OptionError: Names are unknown, or the dataclass refuses a value.
+    """
+    params = params or {}
+    allowed = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
+    together(unknown(option, params, allowed))
+    return kind(**params)
+
+
+def unknown(option: str, names: Iterable[str], allowed: Collection[str]) -> list[str]:
+    """Return what is wrong with names of which each must be one of `allowed`; `option` is where they stand."""
+    return [f"{option}: {name!r} is unknown.{suggest(name, allowed)}" for name in names if name not in allowed]
+
+
+def one_of(option: str, value: object, allowed: Iterable[object]) -> list[str]:
+    """Return what is wrong with an option that takes one of `allowed`: nothing, or one text."""
+    allowed = list(allowed)
+    return [] if value in allowed else [f"{option}: {value!r} is unknown.{suggest(value, allowed)}"]
+
+
+def together(problems: Iterable[str]) -> None:
+    """Raise all problems as one error, if there are any."""
+    found = list(problems)
+    if found:
+        raise OptionError("\n".join(found))
+
+
+def caught(*steps: Callable[[], object]) -> list[str]:
+    """Return the messages of the option errors that `steps` raise."""
+    problems = []
+    for step in steps:
+        try:
+            step()
+        except OptionError as error:
+            problems.append(str(error))
+    return problems
+
+
+def column_names(**names: object) -> list[str]:
+    """Return what is wrong with options that name columns."""
+    return [
+        f"{option}: {name!r} is not allowed. Give the name of a column."
+        for option, name in names.items()
+        if not isinstance(name, str) or not name
+    ]
+
+
+def flags(owner: object, *options: str) -> list[str]:
+    """Return what is wrong with options that are true or false."""
+    return [problem for option in options for problem in one_of(option, getattr(owner, option), (True, False))]
+
+
+def qualified_name(function: Callable[..., object]) -> str:
+    """Return a name of a function that is the same in every process."""
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,115 @@
+"""What a run did: a mean never stands without its coverage, nor a column without its provenance."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["ColumnSummary", "RunSummary", "TextCounts"]
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+@dataclass(kw_only=True)
+class TextCounts:
+    """What the embedders of a run were given.
+
+    Attributes:
+        distinct: Distinct texts that had to have a vector.
+        encoded: Texts that a model encoded; the others were known.
+        cut: Distinct texts of which a model read only the beginning.
+    """
+
+    distinct: int = 0
+    encoded: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSummary:
+    """One score column.
+
+    Attributes:
+        n_total: Rows.
+        n_scored: Rows with a score.
+        coverage: `n_scored / n_total`; null without rows.
+        mean: The mean over scored rows; null if there are none. Read it with `coverage`.
+        quantiles: From the share, such as "0.5", to the score; empty if nothing was scored.
+        statuses: Rows per status.
+        provenance: All that changes the scores: library, descriptor and its version, model, options.
+        fingerprint: A short digest of `provenance`; scores with different ones must not be compared.
+    """
+
+    n_total: int
+    n_scored: int
+    coverage: float | None
+    mean: float | None
+    quantiles: Mapping[str, float]
+    statuses: Mapping[str, int]
+    provenance: Mapping[str, Any]
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """What a run did.
+
+    Attributes:
+        rows: Rows read, and rows written.
+        columns: One summary per score column, by name.
+        texts: What the embedders were given.
+        seconds: Wall time.
+        version: The library's version.
+    """
+
+    rows: int
+    columns: Mapping[str, ColumnSummary]
+    texts: TextCounts
+    seconds: float
+    version: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as JSON values."""
+        return asdict(self)
+
+
+@dataclass
+class Tally:
+    """The account of one score column while a run goes on: 8 bytes a scored row, and a count per status."""
+
+    scores: list[np.ndarray[Any, np.dtype[np.float64]]] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+    n_total: int = 0
+
+    def add(self, scores: pa.Array, statuses: pa.Array) -> None:
+        """Count one batch."""
+        self.n_total += len(scores)
+        self.scores.append(scores.drop_null().cast(pa.float64()).to_numpy())
+        self.statuses.update({str(pair["values"]): pair["counts"].as_py() for pair in pc.value_counts(statuses)})
+
+    def summary(self, provenance: Mapping[str, Any]) -> ColumnSummary:
+        """Return the summary of all batches."""
+        scores = np.concatenate([np.empty(0), *self.scores])
+        known = {str(q): float(np.quantile(scores, q)) for q in QUANTILES} if scores.size else {}
+        return ColumnSummary(
+            n_total=self.n_total,
+            n_scored=scores.size,
+            coverage=scores.size / self.n_total if self.n_total else None,
+            mean=float(scores.mean()) if scores.size else None,
+            quantiles=known,
+            statuses=dict(sorted(self.statuses.items())),
+            provenance=provenance,
+            fingerprint=fingerprint(provenance),
+        )
+
+
+def fingerprint(provenance: Mapping[str, Any]) -> str:
+    """Return a short digest of what a column was made with."""
+    text = json.dumps(provenance, sort_keys=True, default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

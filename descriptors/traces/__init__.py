@@ -1,0 +1,1 @@
+"""Traces as people have them, turned into rows."""

@@ -1,0 +1,93 @@
+"""From columns as people have them to the two kinds that descriptors read: texts and lists of texts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_descriptors.errors import CellError
+from rag_descriptors.longframe import LongFrame
+from rag_descriptors.traces.contexts import is_missing, parse_contexts, parse_text
+
+__all__ = ["CONTEXTS", "TEXT", "to_column"]
+
+TEXT = pa.string()
+CONTEXTS = pa.list_(pa.string())
+PARSERS: dict[pa.DataType, Callable[[object], Any]] = {TEXT: parse_text, CONTEXTS: parse_contexts}
+CELL_TYPES: dict[pa.DataType, tuple[type, ...]] = {TEXT: (str,), CONTEXTS: (list, tuple, np.ndarray)}
+
+
+def to_column(
+    cells: pa.Array | pa.ChunkedArray | Sequence[object],
+    field: pa.Field,
+    row_name: Callable[[int], str] = "row {}".format,
+) -> pa.Array:
+    """Return `cells` as an Arrow array of the field's type, blank texts as nulls.
+
+    Args:
+        cells: One column, as an Arrow array of any type or as Python objects.
+        field: The column's name, and `TEXT` or `CONTEXTS`; to any other type a column is only cast.
+        row_name: What an error calls the row at a position.
+
+    Raises:
+        CellError: Cells can't be read; the message names column, rows, and what was found.
+    """
+    try:
+        column = _convert(cells, field.type)
+    except (pa.ArrowException, TypeError, UnicodeError) as error:
+        if field.type not in PARSERS:
+            raise CellError(f"column {field.name!r} can't be read as {field.type}: {error}") from error
+        column = None
+    return _blank_to_null(_parse_each(cells, field, row_name) if column is None else column)
+
+
+def _convert(cells: pa.Array | pa.ChunkedArray | Sequence[object], kind: pa.DataType) -> pa.Array | None:
+    """Convert a whole column at once; None where only the cell parser can tell what the cells mean."""
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+    if isinstance(cells, pa.Array):
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
+        return cells.cast(kind) if _holds(cells.type, kind) else None
+    if all(isinstance(cell, CELL_TYPES.get(kind, object)) or is_missing(cell) for cell in cells):
+        return pa.array(cells, type=kind, from_pandas=True)
+    return None
+
+
+def _holds(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether a cast from the type that was found says what its cells mean."""
+    if pa.types.is_null(found) or kind not in PARSERS:
+        return True
+    if kind == CONTEXTS:
+        is_list = pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_list_view(found)
+        return bool(is_list) and _holds(found.value_type, TEXT)
+    return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
+
+
+def _parse_each(
+    cells: pa.Array | pa.ChunkedArray | Sequence[object], field: pa.Field, row_name: Callable[[int], str]
+) -> pa.Array:
+    parse = PARSERS[field.type]
+    parsed, problems = [], []
+    for position, cell in enumerate(cells.to_pylist() if isinstance(cells, pa.Array | pa.ChunkedArray) else cells):
+        try:
+            parsed.append(parse(cell))
+        except ValueError as error:
+            problems.append(f"{row_name(position)}: {error}")
+    if problems:
+        more = [f"and {len(problems) - 3} more rows"] if len(problems) > 3 else []
+        raise CellError("\n  ".join([f"column {field.name!r} can't be read:", *problems[:3], *more]))
+    return pa.array(parsed, type=field.type)
+
+
+def _blank_to_null(column: pa.Array) -> pa.Array:
+    if column.type == CONTEXTS:
+        frame = LongFrame.explode(column)
+        items = _blank_to_null(frame.items)
+        return column if items is frame.items else frame.regroup(items, frame.is_null)
+    if column.type == TEXT:
+        blank = pc.equal(pc.utf8_trim_whitespace(column), "")
+        return pc.if_else(blank, pa.scalar(None, TEXT), column) if pc.any(blank).as_py() else column
+    return column

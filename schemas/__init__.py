@@ -1,0 +1,21 @@
+"""Contracts that can be imported: what a trace table must hold, and what each output column may hold."""
+
+from rag_descriptors.schemas.scores import (
+    condition_field,
+    output_schema,
+    reasons_field,
+    score_field,
+    scores_field,
+    status_field,
+)
+from rag_descriptors.schemas.traces import trace_schema
+
+__all__ = [
+    "condition_field",
+    "output_schema",
+    "reasons_field",
+    "score_field",
+    "scores_field",
+    "status_field",
+    "trace_schema",
+]

@@ -1,0 +1,81 @@
+"""Output columns: each is declared once, as an Arrow field; its pandera column follows from the field.
+
+| field | Arrow | pandas | missing |
+|---|---|---|---|
+| `score_field` | double, or int64 for hits | float64, or Int64 | nan, or NA |
+| `scores_field` | list<double> | object cells of list[float] | None for a list, nan for an item |
+| `reasons_field` | list<string> | object cells of list[str] | None |
+| `status_field` | string | text | never |
+| `condition_field` | bool | boolean | NA |
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pandera.pandas import Check, Column, DataFrameSchema
+
+__all__ = ["condition_field", "output_schema", "reasons_field", "score_field", "scores_field", "status_field"]
+
+RANGE = b"range"
+FLOAT = pa.float64()
+
+
+def score_field(name: str, low: float = 0.0, high: float = 1.0, type: pa.DataType = FLOAT) -> pa.Field:
+    """Return the field of a score between `low` and `high`, null where nothing could be scored."""
+    return pa.field(name, type, metadata={RANGE: f"{low} {high}"})
+
+
+def scores_field(name: str, low: float = 0.0, high: float = 1.0) -> pa.Field:
+    """Return the field of one score per context."""
+    return pa.field(name, pa.list_(pa.float64()), metadata={RANGE: f"{low} {high}"})
+
+
+def reasons_field(name: str) -> pa.Field:
+    """Return the field of one reason per context."""
+    return pa.field(name, pa.list_(pa.string()))
+
+
+def status_field(name: str) -> pa.Field:
+    """Return the field that says what became of a row."""
+    return pa.field(name, pa.string(), nullable=False)
+
+
+def condition_field(name: str) -> pa.Field:
+    """Return the field of a row test."""
+    return pa.field(name, pa.bool_())
+
+
+def output_schema(fields: pa.Schema) -> DataFrameSchema:
+    """Return the pandera schema of a DataFrame that holds the columns `fields`."""
+    return DataFrameSchema({field.name: _column(field) for field in fields}, ordered=True, strict=True)
+
+
+def _column(field: pa.Field) -> Column:
+    dtypes = {pa.float64(): "float64", pa.int64(): "Int64", pa.bool_(): "boolean"}
+    return Column(dtypes.get(field.type), checks=_checks(field), nullable=field.nullable)
+
+
+def _checks(field: pa.Field) -> list[Check]:
+    low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
+    if field.type in (pa.float64(), pa.int64()):
+        return [Check.in_range(low, high)]
+    if field.type == pa.list_(pa.float64()):
+        return [_each_list(f"a list of numbers from {low} to {high}", lambda item: not (item < low or item > high))]
+    if field.type == pa.list_(pa.string()):
+        return [_each_list("a list of texts", lambda item: item is None or isinstance(item, str))]
+    if field.type == pa.string():
+        return [_each("a text", lambda cell: isinstance(cell, str))]
+    return []
+
+
+def _each_list(name: str, holds: Callable[[Any], bool]) -> Check:
+    return _each(name, lambda cell: isinstance(cell, list) and all(map(holds, cell)))
+
+
+def _each(name: str, holds: Callable[[Any], bool]) -> Check:
+    def check(cells: "pd.Series[Any]") -> "pd.Series[bool]":
+        return cells.map(holds, na_action="ignore").fillna(True).astype(bool)
+
+    return Check(check, name=name, error=name, ignore_na=True)
