@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["parse_contexts", "parse_text"]
+__all__ = ["parse_contexts", "parse_text", "scrub"]
 
 TEXT_KEYS = ("page_content", "content", "text", "document.content", "document", "node", "context")
 INNER_KEYS = {"document": "content", "node": "text"}
@@ -66,9 +66,19 @@ def _decode(text: str | bytes) -> str:
 
 
 def _clean(text: str) -> str | None:
-    if not text.strip():
-        return None
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    cleaned: str | None = scrub(text) if text.strip() else None
+    return cleaned
+
+
+def scrub(value: Any) -> Any:
+    """Return `value`, a text or JSON value, with every lone surrogate replaced by U+FFFD."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [scrub(item) for item in value]
+    if isinstance(value, dict):
+        return {scrub(key): scrub(item) for key, item in value.items()}
+    return value
 
 
 def _item(item: object) -> str | None:

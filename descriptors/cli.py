@@ -1,0 +1,151 @@
+"""The command `rag-descriptors`: arguments to jobs, errors to exit codes.
+
+Exit codes: 0 done; 1 a threshold or regression failed; 2 usage or configuration; 3 the data break the contract;
+4 execution failed; 5 partial, run again to go on; 130 interrupted; 143 terminated.
+"""
+
+import signal
+import sys
+import warnings
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import platformdirs
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from rag_descriptors.errors import (
+    CellError,
+    DescriptorError,
+    FormatError,
+    MissingColumnError,
+    OptionError,
+    PlanError,
+)
+from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.jobs.outputs import replacing, to_json
+from rag_descriptors.summary import RunSummary
+from rag_descriptors.traces.readers import open_traces
+
+__all__ = ["app", "main"]
+
+USAGE, DATA, EXECUTION, SIGNAL_EXIT = 2, 3, 4, 128
+
+app = typer.Typer(
+    help="Score columns for tables of RAG traces.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.command()
+def score(
+    inputs: Annotated[list[str], typer.Argument(help="Files, folders and globs: Parquet, Arrow, JSONL, JSON, CSV.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The scored file; its ending says the format.")],
+    question: Annotated[
+        str | None, typer.Option(help="The column of questions, if its name is not a usual one.")
+    ] = None,
+    contexts: Annotated[
+        str | None, typer.Option(help="The column of contexts, if its name is not a usual one.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Where vectors are kept.  [default: one file in the user's cache folder]")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep vectors for this run only.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace score columns that are there already.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=0, help="Only the first rows, this many.")] = None,
+    summary: Annotated[Path | None, typer.Option(help="Write the summary of the run to this JSON file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Score logged traces: how relevant the contexts of each row are to its question."""
+    if summary is not None and not summary.parent.is_dir():
+        raise OptionError(f"summary {str(summary)!r}: the folder {str(summary.parent)!r} is not there. Make it first.")
+    traces = open_traces(inputs)
+    done = score_traces(
+        traces,
+        output,
+        default_descriptors(traces.schema.names, question=question, contexts=contexts),
+        cache=None if no_cache else cache or default_cache(),
+        on_conflict="overwrite" if overwrite else "error",
+        limit=limit,
+    )
+    if summary is not None:
+        with replacing(summary) as file:
+            file.write(to_json(done.to_dict()).encode())
+    _show(done, as_json=as_json)
+
+
+@app.command("list")
+def list_descriptors() -> None:
+    """List the descriptors that are installed."""
+    table = Table("descriptor", "package", "what it says")
+    for entry in sorted(entry_points(group="rag_descriptors"), key=lambda entry: entry.name):
+        table.add_row(entry.name, entry.dist.name if entry.dist else "", _first_line(entry))
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the command, and exit with its code."""
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        app()
+    except (DescriptorError, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(_exit_code(error))
+
+
+def default_cache() -> Path:
+    """Return the file in the user's cache folder that keeps vectors between runs."""
+    return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, CellError | FormatError | MissingColumnError):
+        return DATA
+    if isinstance(error, OptionError | PlanError):
+        return USAGE
+    return EXECUTION
+
+
+def _stop(number: int, _: object) -> NoReturn:
+    typer.echo("stopped: nothing was written, vectors made so far are in the cache; run again to go on", err=True)
+    sys.exit(SIGNAL_EXIT + number)
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    typer.echo(f"warning: {message}", err=True)
+
+
+def _show(summary: RunSummary, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(to_json(summary.to_dict()))
+        return
+    table = Table("column", "scored", "mean", "5 %", "median", "95 %", "statuses")
+    for name, column in summary.columns.items():
+        scored = f"{column.n_scored} of {column.n_total}" + (f" ({column.coverage:.1%})" if column.n_total else "")
+        numbers = [column.mean, *(column.quantiles.get(share) for share in ("0.05", "0.5", "0.95"))]
+        statuses = ", ".join(f"{status} {count}" for status, count in column.statuses.items())
+        table.add_row(name, scored, *("–" if number is None else f"{number:.3f}" for number in numbers), statuses)
+    texts = summary.texts
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{summary.rows} rows in {summary.seconds:.1f} s; "
+        f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads",
+        highlight=False,
+    )
+
+
+def _first_line(entry: EntryPoint) -> str:
+    try:
+        return (entry.load().__doc__ or "").strip().partition("\n")[0]
+    except Exception as error:  # noqa: BLE001 - any fault of another's package is told, and hides no other line
+        return f"does not load: {error!r}"
