@@ -88,6 +88,7 @@ def _blank_to_null(column: pa.Array) -> pa.Array:
         items = _blank_to_null(frame.items)
         return column if items is frame.items else frame.regroup(items, frame.is_null)
     if column.type == TEXT:
-        blank = pc.equal(pc.utf8_trim_whitespace(column), "")
-        return pc.if_else(blank, pa.scalar(None, TEXT), column) if pc.any(blank).as_py() else column
+        first = pc.utf8_slice_codeunits(column, 0, 1)
+        if pc.any(pc.or_(pc.equal(first, ""), pc.utf8_is_space(first))).as_py():
+            return pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), pa.scalar(None, TEXT), column)
     return column
