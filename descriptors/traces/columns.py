@@ -36,7 +36,7 @@ def to_column(
     """
     try:
         column = _convert(cells, field.type)
-    except (pa.ArrowException, TypeError, UnicodeError) as error:
+    except (pa.ArrowException, TypeError, UnicodeError, OverflowError) as error:
         if field.type not in PARSERS:
             raise CellError(f"column {field.name!r} can't be read as {field.type}: {error}") from error
         column = None
