@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_descriptors.aggregations import Aggregation
 from rag_descriptors.longframe import LongFrame, as_bool
@@ -108,7 +109,8 @@ def score_contexts(
     asked = as_bool(questions.is_valid())
     is_pair = asked[frame.rows] & as_bool(frame.items.is_valid())
     pairs = frame.select(is_pair)
-    scored = scorer(questions.dictionary_encode().take(pa.array(pairs.rows)), pairs.items.dictionary_encode())
+    paired = pc.if_else(pa.array(pairs.lengths > 0), questions, pa.scalar(None, questions.type))
+    scored = scorer(paired.dictionary_encode().take(pa.array(pairs.rows)), pairs.items.dictionary_encode())
     failed = np.isnan(scored.values)
     counted = pairs.select(~failed) if skip_failed else pairs
     values = aggregation(scored.values[~failed] if skip_failed else scored.values, counted.offsets)
