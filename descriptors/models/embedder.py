@@ -17,7 +17,7 @@ from rag_descriptors.models.find import (
     import_extra,
     model_digest,
     model_limit,
-    model_prompts,
+    model_prompt,
 )
 from rag_descriptors.options import one_of, together
 
@@ -111,7 +111,13 @@ class SentenceTransformerEmbedder:
         """
         model = _load(self._folder, self.device, self.dtype)
         encode = model.encode_query if role == "query" else model.encode_document
-        vectors = encode(list(texts), batch_size=self.batch_size, show_progress_bar=False, convert_to_numpy=True)
+        vectors = encode(
+            list(texts),
+            prompt=self._prompt(role),
+            batch_size=self.batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+        )
         return Embeddings(np.asarray(vectors, np.float32), self._unread(texts, role))
 
     def windows(self, texts: Sequence[str], role: Role) -> list[list[str]]:
@@ -128,7 +134,7 @@ class SentenceTransformerEmbedder:
         return find_model(self.model, self.revision)
 
     def _prompt(self, role: Role) -> str:
-        return model_prompts(self._folder).get(role, "")
+        return model_prompt(self._folder, role)
 
     def _unread(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.int32]:
         limit, prompt = model_limit(self._folder), self._prompt(role)
