@@ -7,6 +7,8 @@ Exit codes: 0 done; 1 a threshold or regression failed; 2 usage or configuration
 import signal
 import sys
 import warnings
+from contextlib import closing
+from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -16,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
     CellError,
     DescriptorError,
@@ -41,6 +44,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+cache_app = typer.Typer(help="Look into the cache, or empty it.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
+
+CacheOption = Annotated[
+    Path | None, typer.Option("--cache", help="The cache's file.  [default: one in the user's cache folder]")
+]
+
 
 @app.command()
 def score(
@@ -52,9 +62,7 @@ def score(
     contexts: Annotated[
         str | None, typer.Option(help="The column of contexts, if its name is not a usual one.")
     ] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where vectors are kept.  [default: one file in the user's cache folder]")
-    ] = None,
+    cache: CacheOption = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep vectors for this run only.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace score columns that are there already.")
@@ -90,6 +98,29 @@ def list_descriptors() -> None:
     Console().print(table)
 
 
+@cache_app.command()
+def stats(cache: CacheOption = None) -> None:
+    """Print what the cache holds, as JSON."""
+    with closing(_existing_cache(cache)) as store:
+        typer.echo(to_json({"path": str(store.path), **asdict(store.stats())}))
+
+
+@cache_app.command()
+def prune(
+    days: Annotated[float, typer.Option(min=0, help="Drop answers older than this.")], cache: CacheOption = None
+) -> None:
+    """Drop old answers."""
+    with closing(_existing_cache(cache)) as store:
+        typer.echo(f"{store.prune(days=days)} answers dropped")
+
+
+@cache_app.command()
+def clear(cache: CacheOption = None) -> None:
+    """Drop all answers."""
+    with closing(_existing_cache(cache)) as store:
+        typer.echo(f"{store.clear()} answers dropped")
+
+
 def main() -> None:
     """Run the command, and exit with its code."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
@@ -105,6 +136,13 @@ def main() -> None:
 def default_cache() -> Path:
     """Return the file in the user's cache folder that keeps vectors between runs."""
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
+
+
+def _existing_cache(path: Path | None) -> Cache:
+    path = path or default_cache()
+    if not path.is_file():
+        raise OptionError(f"cache {str(path)!r}: there is no such file.")
+    return Cache(path)
 
 
 def _exit_code(error: Exception) -> int:

@@ -120,7 +120,12 @@ def _batch(df: pd.DataFrame, inputs: pa.Schema, first: int) -> pa.RecordBatch:
 
 
 def _cells(column: "pd.Series[Any]") -> pa.Array | pa.ChunkedArray | list[object]:
-    return list(column) if column.dtype == object else pa.array(column, from_pandas=True)
+    if column.dtype == object:
+        return list(column)
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowException, TypeError, UnicodeError):
+        return list(column)
 
 
 def _with_columns(df: pd.DataFrame, scored: pa.Table) -> pd.DataFrame:
@@ -137,6 +142,8 @@ def _series(values: pa.Array) -> "pd.Series[Any]":
         return pd.Series(_float_lists(values), dtype=object)
     if pa.types.is_nested(values.type):
         return pd.Series(values.to_pylist(), dtype=object)
+    if pa.types.is_string(values.type):
+        return pd.Series(values.to_pylist(), dtype=pd.Series([""]).dtype)  # pandas' dtype for text, without rows too
     series: pd.Series[Any] = values.to_pandas(types_mapper=NULLABLE.get)
     return series
 
