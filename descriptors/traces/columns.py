@@ -90,5 +90,6 @@ def _blank_to_null(column: pa.Array) -> pa.Array:
     if column.type == TEXT:
         first = pc.utf8_slice_codeunits(column, 0, 1)
         if pc.any(pc.or_(pc.equal(first, ""), pc.utf8_is_space(first))).as_py():
-            return pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), pa.scalar(None, TEXT), column)
+            is_blank = pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(False)
+            return pc.replace_with_mask(column, is_blank, pa.scalar(None, TEXT))
     return column
