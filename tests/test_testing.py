@@ -1,5 +1,6 @@
 import pickle
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +18,16 @@ EXAMPLE = pd.DataFrame(
 )
 
 
+QUESTION = pa.schema([("question", TEXT)])
+SCORE = pa.schema([score_field("length")])
+
+
 @dataclass(frozen=True)
 class Length:
     """A descriptor that keeps the contract: the length of a text, over ten."""
 
-    inputs: Any = pa.schema([("question", TEXT)])
-    outputs: Any = pa.schema([score_field("length")])
+    inputs: Any = QUESTION
+    outputs: Any = SCORE
     name: str = "length"
 
     def compute(self, columns):
@@ -214,8 +219,6 @@ def test_fake_vectors_are_the_same_in_every_process():
 
 
 def seed(word):
-    from hashlib import blake2b  # noqa: PLC0415
-
     return int.from_bytes(blake2b(word.encode(), digest_size=8).digest())
 
 
