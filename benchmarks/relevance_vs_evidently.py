@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from common import Line, in_turn, options, ratios, ratio_line, report, trace_log
+from common import Line, in_turn, options, ratio_line, ratios, report, trace_log
 from scoring import (
     Scored,
     available,
@@ -74,7 +74,7 @@ def distinct(arguments: argparse.Namespace, variants: Mapping[str, Any], folder:
     times, gaps = seconds(scored), largest_gaps(scored, PEER)
     what = f"{len(table)} rows of distinct texts against {PEER}"
     return Answer(
-        runs=times | speeds({name: times[PEER] for name in variants}, times),
+        runs=times | speeds(dict.fromkeys(variants, times[PEER]), times),
         lines=[speed_line(f"{what}, {name}", times[name], times[PEER]) for name in variants]
         + [gap_line(f"{what}, {name}", gap) for name, gap in gaps.items()],
         facts={"largest_score_difference": gaps, "tokens": table_tokens(table), **peer_loads(scored)},
