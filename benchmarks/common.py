@@ -104,25 +104,31 @@ def trace_log(rows: int, *, dictionary_mb: int = 1) -> Path:
     return path
 
 
-def command_line() -> str:
-    """Return the path of the command `rag-descriptors` of this environment."""
-    path = Path(sys.executable).parent / "rag-descriptors"
-    if not path.exists():
-        sys.exit(f"{path} is not there. pip install -e '.[local]' into the environment of {sys.executable}.")
-    return str(path)
-
-
 def score_command(source: Path, out: Path, cache: Path) -> list[str]:
-    """Return the command that scores a log with a cache."""
-    return [command_line(), "score", str(source), "-o", str(out), "--cache", str(cache), "--json"]
+    """Return the command line that scores a log with a cache, in this environment."""
+    command = Path(sys.executable).parent / "rag-descriptors"
+    if not command.exists():
+        sys.exit(f"{command} is not there. pip install -e '.[local]' into the environment of {sys.executable}.")
+    return [str(command), "score", str(source), "-o", str(out), "--cache", str(cache), "--json"]
 
 
-def warm_cache(source: Path) -> Path:
-    """Return a cache that holds every text of a log."""
+def warm_cache(*logs: Path) -> Path:
+    """Return a cache that holds every text of some logs."""
     cache = cache_folder() / "warm.sqlite"
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-        run_process(score_command(source, Path(folder) / "scored.parquet", cache))
+    print(f"warming {cache}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=cache.parent) as folder:
+        for log in logs:
+            run_process(score_command(log, Path(folder) / "scored.parquet", cache))
     return cache
+
+
+def run_warm(command: Sequence[str]) -> Process:
+    """Run `score --json` to its end, and make sure that it encoded nothing."""
+    process = run_process(command)
+    encoded = json.loads(process.stdout)["texts"]["encoded"]
+    if encoded:
+        sys.exit(f"{' '.join(command)} encoded {encoded} texts: the cache was not warm.")
+    return process
 
 
 def run_process(command: Sequence[str]) -> Process:
