@@ -4,13 +4,12 @@ Labelled traces in which no text repeats; each run is a process of its own that 
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import get_args
 
-from common import Line, in_turn, options, ratio_line, ratios, report
+from common import Line, Runs, in_turn, options, ratio_line, ratios, report
 from scoring import available, gap_line, largest_gaps, score_with_ours, seconds, table_tokens, write_distinct
 
 from rag_descriptors.models.embedder import Backend, DType
@@ -44,7 +43,7 @@ def main() -> None:
     )
 
 
-def speed_line(name: str, speeds: Mapping[str, Sequence[float]]) -> Line:
+def speed_line(name: str, speeds: Runs) -> Line:
     ratio = ratios(speeds[name], speeds[BASE])
     return ratio_line(
         f"{name} against {BASE}",

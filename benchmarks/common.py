@@ -40,6 +40,7 @@ PACKAGES = (
 NARROW_FLOATS = ("avx512_bf16", "avx_ne_convert", "amx_bf16")
 
 T = TypeVar("T")
+Runs = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +63,14 @@ class Process:
 
 
 def options(question: str | None, sizes: Mapping[str, int], **lists: Sequence[str]) -> argparse.Namespace:
-    """Read the command line: one option per size and per list of names, and where the result goes."""
+    """Read the command line: one option per size and per list of names; note the circumstances of the start."""
     parser = argparse.ArgumentParser(description=question, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, size in sizes.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=size, help=f"default: {size}")
     for name, choices in lists.items():
         parser.add_argument(f"--{name}", nargs="+", choices=choices, default=list(choices), help="default: all")
     parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", help="folder for the result")
+    parser.set_defaults(circumstances=circumstances())
     return parser.parse_args()
 
 
@@ -87,7 +89,7 @@ def read_traces(name: str) -> pd.DataFrame:
 
 def cache_folder() -> Path:
     """Return the folder, outside the repository, of what is made once: peers, logs and warm caches."""
-    folder = Path(os.environ.get(CACHE_VARIABLE) or user_cache_path("rag-descriptors-benchmarks"))
+    folder = Path(os.environ.get(CACHE_VARIABLE) or user_cache_path("rag-descriptors-benchmarks")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -152,7 +154,7 @@ def in_turn(runs: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[
     return results
 
 
-def medians(runs: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def medians(runs: Runs) -> dict[str, float]:
     """Return the median of each list of figures."""
     return {name: statistics.median(figures) for name, figures in runs.items()}
 
@@ -180,19 +182,12 @@ def markdown(lines: Sequence[Line]) -> str:
     return "\n".join([head, "|---|---:|---:|---:|", *rows])
 
 
-def report(
-    name: str,
-    arguments: argparse.Namespace,
-    *,
-    runs: Mapping[str, Sequence[float]],
-    lines: Sequence[Line],
-    **facts: Any,
-) -> None:
+def report(name: str, arguments: argparse.Namespace, *, runs: Runs, lines: Sequence[Line], **facts: Any) -> None:
     """Print lines as a table, and write them with all single runs, their medians and the circumstances."""
-    sizes = {key: value for key, value in vars(arguments).items() if key != "results"}
+    sizes = {key: value for key, value in vars(arguments).items() if key not in ("results", "circumstances")}
     result = {
         "benchmark": name,
-        **circumstances(),
+        **arguments.circumstances,
         "sizes": sizes,
         "runs": runs,
         "medians": medians(runs),

@@ -26,14 +26,8 @@ def main() -> None:
     peaks = {name: [process.peak_mb for process in found] for name, found in processes.items()}
     seconds = {f"{name}, seconds": [process.seconds for process in found] for name, found in processes.items()}
     ratio = ratios(peaks["large"], peaks["small"])
-    line = ratio_line(
-        f"peak memory, {rows['large']} rows of a log, warm, against {rows['small']} rows",
-        ours=peaks["large"],
-        against=peaks["small"],
-        ratio=ratio,
-        unit="MB",
-        says="times",
-    )
+    what = f"peak memory, {rows['large']} rows of a log, warm, against {rows['small']} rows"
+    line = ratio_line(what, ours=peaks["large"], against=peaks["small"], ratio=ratio, unit="MB", says="times")
     report("memory", arguments, runs={**peaks, **seconds, "large / small": ratio}, lines=[line])
 
 

@@ -7,7 +7,7 @@ must become an Arrow one first, and by pandas' explode and groupby.
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from common import Line, in_turn, options, ratio_line, ratios, report, run_process, trace_log
+from common import Line, Runs, in_turn, options, ratio_line, ratios, report, run_process, trace_log
 
 from rag_descriptors.aggregations import aggregation
 from rag_descriptors.longframe import LongFrame
@@ -82,7 +82,7 @@ def seconds_of(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def format_line(rows: int, name: str, seconds: Mapping[str, Sequence[float]]) -> Line:
+def format_line(rows: int, name: str, seconds: Runs) -> Line:
     return ratio_line(
         f"{rows} rows to long and back, {name}, against pandas {BASE}",
         ours=seconds[name],

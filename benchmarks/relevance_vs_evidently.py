@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from common import Line, in_turn, options, ratio_line, ratios, report, trace_log
+from common import Line, Runs, in_turn, options, ratio_line, ratios, report, trace_log
 from scoring import (
     Scored,
     available,
@@ -44,7 +44,7 @@ COLUMNS = ["question", "contexts"]
 class Answer:
     """What one question came to."""
 
-    runs: Mapping[str, Sequence[float]]
+    runs: Runs
     lines: Sequence[Line]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ def peer_loads(scored: Mapping[str, Sequence[Scored]]) -> dict[str, list[float]]
     return {"peer_load_seconds": [run.load_seconds for run in scored[PEER]]}
 
 
-def speeds(peer: Mapping[str, Sequence[float]], times: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+def speeds(peer: Runs, times: Runs) -> dict[str, list[float]]:
     """Return how many times as fast as the peer each run is, round by round."""
     return {f"{name}, times as fast": ratios(peer[name], times[name]) for name in peer}
 

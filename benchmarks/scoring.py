@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 from common import WORKERS, Line, cache_folder, read_traces
 
-from rag_descriptors import ContextRelevance, DescriptorError
+from rag_descriptors import DescriptorError, SentenceTransformerEmbedder
 from rag_descriptors.models.embedder import load_tokenizer
 from rag_descriptors.models.find import DEFAULT_MODEL, find_model, model_limit
 
@@ -86,8 +86,7 @@ def available(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[st
     found = {}
     for name, params in variants.items():
         try:
-            model = ContextRelevance("question", "contexts", method_params=params).bind(lambda embedder: embedder)
-            model.method_params["embedder"].embed(["one text"], "query")  # type: ignore[index]
+            SentenceTransformerEmbedder(**params).embed(["one text"], "query")
         except (DescriptorError, ImportError) as error:
             print(f"not available: {name}: {error}", file=sys.stderr)
         else:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from common import (
     WORKERS,
     Line,
+    Runs,
     in_turn,
     options,
     ratio_line,
@@ -68,7 +69,7 @@ def codec(path: Path) -> str:
     return pq.ParquetFile(path).metadata.row_group(0).column(0).compression
 
 
-def ratio_to_floor(rows: int, seconds: Mapping[str, Sequence[float]], ratio: Sequence[float]) -> Line:
+def ratio_to_floor(rows: int, seconds: Runs, ratio: Sequence[float]) -> Line:
     what = f"{rows} rows of a log, warm, Parquet to Parquet, against the least work"
     ours, floor = seconds["ours"], seconds["floor"]
     return ratio_line(what, ours=ours, against=floor, ratio=ratio, unit="s", says="times the floor")
