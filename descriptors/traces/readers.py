@@ -81,7 +81,7 @@ def _expand(name: str) -> list[Path]:
     if path.is_dir():
         found = [file for file in path.rglob("*") if file.suffix in FORMATS]
     else:
-        found = [path] if path.is_file() else map(Path, glob(name, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        found = [path] if path.is_file() else [*map(Path, glob(name, recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
     files = sorted(file for file in found if file.is_file())
     if not files:
         raise OptionError(f"input {name!r}: there is no such file, and no folder or pattern that holds any.")
