@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 
 import platformdirs
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +31,7 @@ from rag_descriptors.errors import (
 )
 from rag_descriptors.jobs.batch import default_descriptors, score_traces
 from rag_descriptors.jobs.outputs import check_place, replacing, to_json
-from rag_descriptors.summary import RunSummary
+from rag_descriptors.summary import ColumnSummary, RunSummary
 from rag_descriptors.traces.readers import open_traces
 
 __all__ = ["app", "main"]
@@ -176,12 +177,10 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json(summary.to_dict()))
         return
-    table = Table("column", "scored", "mean", "5 %", "median", "95 %", "statuses")
-    for name, column in summary.columns.items():
-        scored = f"{column.n_scored} of {column.n_total}" + (f" ({column.coverage:.1%})" if column.n_total else "")
-        numbers = [column.mean, *(column.quantiles.get(share) for share in ("0.05", "0.5", "0.95"))]
-        statuses = ", ".join(f"{status} {count}" for status, count in column.statuses.items())
-        table.add_row(name, scored, *("–" if number is None else f"{number:.3f}" for number in numbers), statuses)
+    table = Table("", *summary.columns, box=box.SIMPLE)
+    described = [_column_lines(column) for column in summary.columns.values()]
+    for line in described[0]:
+        table.add_row(line, *(lines[line] for lines in described))
     texts = summary.texts
     console = Console()
     console.print(table)
@@ -190,6 +189,21 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
         f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads",
         highlight=False,
     )
+
+
+def _column_lines(column: ColumnSummary) -> dict[str, str]:
+    """Return what the table says of one score column."""
+    coverage = "" if column.coverage is None else f" ({column.coverage:.1%})"
+    return {
+        "scored": f"{column.n_scored} of {column.n_total} rows{coverage}",
+        "mean": _number(column.mean),
+        **{f"quantile {share}": _number(column.quantiles.get(share)) for share in ("0.05", "0.5", "0.95")},
+        "statuses": ", ".join(f"{count} {status}" for status, count in column.statuses.items()),
+    }
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _first_line(entry: EntryPoint) -> str:

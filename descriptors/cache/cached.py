@@ -50,7 +50,7 @@ class CachedEmbedder:
         for places in _longest_first(missing, texts):
             answers = self._encode([texts[place] for place in places], role)
             encoded = dict(zip((keys[place] for place in places), answers, strict=True))
-            self._cache.put(VECTOR, encoded)
+            self._cache.put(VECTOR, {key: answer for key, answer in encoded.items() if _is_finite(answer)})
             known |= encoded
             self._progress.advance(len(places))
         embeddings = _unpack([known[key] for key in keys])
@@ -95,6 +95,10 @@ def _unpack(answers: Sequence[bytes]) -> Embeddings:
     """Return stored answers as arrays: each is an int32 of unread tokens, then the float32 vector."""
     table = np.frombuffer(b"".join(answers), np.int32).reshape(len(answers), -1)
     return Embeddings(np.ascontiguousarray(table[:, 1:]).view(np.float32), table[:, 0])
+
+
+def _is_finite(answer: bytes) -> bool:
+    return bool(np.isfinite(_unpack([answer]).vectors).all())
 
 
 class TextMeter:

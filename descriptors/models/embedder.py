@@ -18,7 +18,7 @@ from rag_descriptors.models.find import (
     import_extra,
     model_digest,
     model_limit,
-    model_prompts,
+    model_prompt,
 )
 from rag_descriptors.options import one_of, together
 
@@ -128,7 +128,7 @@ class SentenceTransformerEmbedder:
         return find_model(self.model, self.revision)
 
     def _prompt(self, role: Role) -> str:
-        return model_prompts(self._folder).get(role, "")
+        return model_prompt(self._folder, role)
 
     def _unread(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.int32]:
         limit, prompt = model_limit(self._folder), self._prompt(role)
