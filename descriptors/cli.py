@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 a threshold or regression failed; 2 usage or configuration
 
 import signal
 import sys
+import traceback
 import warnings
 from contextlib import closing
 from dataclasses import asdict
@@ -29,7 +30,7 @@ from rag_descriptors.errors import (
     PlanError,
 )
 from rag_descriptors.jobs.batch import default_descriptors, score_traces
-from rag_descriptors.jobs.outputs import replacing, to_json
+from rag_descriptors.jobs.outputs import check_place, replacing, to_json
 from rag_descriptors.summary import ColumnSummary, RunSummary
 from rag_descriptors.traces.readers import open_traces
 
@@ -73,9 +74,9 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Score logged traces: how relevant the contexts of each row are to its question."""
-    if summary is not None and not summary.parent.is_dir():
-        raise OptionError(f"summary {str(summary)!r}: the folder {str(summary.parent)!r} is not there. Make it first.")
     traces = open_traces(inputs)
+    if summary is not None:
+        _check_summary(summary, [output, *traces.files])
     done = score_traces(
         traces,
         output,
@@ -132,11 +133,20 @@ def main() -> None:
     except (DescriptorError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
+    except Exception:  # noqa: BLE001 - a fault of our own is shown whole, under the code that says so
+        traceback.print_exc()
+        sys.exit(EXECUTION)
 
 
 def default_cache() -> Path:
     """Return the file in the user's cache folder that keeps vectors between runs."""
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
+
+
+def _check_summary(path: Path, others: list[Path]) -> None:
+    check_place("summary", path)
+    if path.resolve() in [other.resolve() for other in others]:
+        raise OptionError(f"summary {str(path)!r} is the output or one of the inputs. Give another name.")
 
 
 def _existing_cache(path: Path | None) -> Cache:
