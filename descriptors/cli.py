@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 a threshold or regression failed; 2 usage or configuration
 
 import signal
 import sys
+import traceback
 import warnings
 from contextlib import closing
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from typing import Annotated, NoReturn
 
 import platformdirs
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -28,8 +30,8 @@ from rag_descriptors.errors import (
     PlanError,
 )
 from rag_descriptors.jobs.batch import default_descriptors, score_traces
-from rag_descriptors.jobs.outputs import replacing, to_json
-from rag_descriptors.summary import RunSummary
+from rag_descriptors.jobs.outputs import check_place, replacing, to_json
+from rag_descriptors.summary import ColumnSummary, RunSummary
 from rag_descriptors.traces.readers import open_traces
 
 __all__ = ["app", "main"]
@@ -72,9 +74,9 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Score logged traces: how relevant the contexts of each row are to its question."""
-    if summary is not None and not summary.parent.is_dir():
-        raise OptionError(f"summary {str(summary)!r}: the folder {str(summary.parent)!r} is not there. Make it first.")
     traces = open_traces(inputs)
+    if summary is not None:
+        _check_summary(summary, [output, *traces.files])
     done = score_traces(
         traces,
         output,
@@ -131,11 +133,20 @@ def main() -> None:
     except (DescriptorError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
+    except Exception:  # noqa: BLE001 - a fault of our own is shown whole, under the code that says so
+        traceback.print_exc()
+        sys.exit(EXECUTION)
 
 
 def default_cache() -> Path:
     """Return the file in the user's cache folder that keeps vectors between runs."""
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
+
+
+def _check_summary(path: Path, others: list[Path]) -> None:
+    check_place("summary", path)
+    if path.resolve() in [other.resolve() for other in others]:
+        raise OptionError(f"summary {str(path)!r} is the output or one of the inputs. Give another name.")
 
 
 def _existing_cache(path: Path | None) -> Cache:
@@ -166,12 +177,10 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json(summary.to_dict()))
         return
-    table = Table("column", "scored", "mean", "5 %", "median", "95 %", "statuses")
-    for name, column in summary.columns.items():
-        scored = f"{column.n_scored} of {column.n_total}" + (f" ({column.coverage:.1%})" if column.n_total else "")
-        numbers = [column.mean, *(column.quantiles.get(share) for share in ("0.05", "0.5", "0.95"))]
-        statuses = ", ".join(f"{status} {count}" for status, count in column.statuses.items())
-        table.add_row(name, scored, *("–" if number is None else f"{number:.3f}" for number in numbers), statuses)
+    table = Table("", *summary.columns, box=box.SIMPLE)
+    described = [_column_lines(column) for column in summary.columns.values()]
+    for line in described[0]:
+        table.add_row(line, *(lines[line] for lines in described))
     texts = summary.texts
     console = Console()
     console.print(table)
@@ -180,6 +189,21 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
         f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads",
         highlight=False,
     )
+
+
+def _column_lines(column: ColumnSummary) -> dict[str, str]:
+    """Return what the table says of one score column."""
+    coverage = "" if column.coverage is None else f" ({column.coverage:.1%})"
+    return {
+        "scored": f"{column.n_scored} of {column.n_total} rows{coverage}",
+        "mean": _number(column.mean),
+        **{f"quantile {share}": _number(column.quantiles.get(share)) for share in ("0.05", "0.5", "0.95")},
+        "statuses": ", ".join(f"{count} {status}" for status, count in column.statuses.items()),
+    }
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _first_line(entry: EntryPoint) -> str:

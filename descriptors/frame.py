@@ -65,7 +65,7 @@ def add_descriptors(
         >>> traces = pd.DataFrame({"question": ["Who wrote Faust?"], "contexts": [["Goethe wrote Faust.", "Bread."]]})
         >>> relevance = ContextRelevance("question", "contexts", aggregation_method="max", alias="relevance")
         >>> traces.pipe(add_descriptors, relevance)["relevance"].round(2).tolist()
-        [0.86]
+        [0.96]
     """
     return score_frame(
         df, descriptors, cache=cache, on_conflict=on_conflict, on_error=on_error, progress=progress

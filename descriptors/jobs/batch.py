@@ -1,6 +1,7 @@
 """Scoring trace files: a loop over record batches."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +25,15 @@ def default_descriptors(
 ) -> list[Descriptor]:
     """Return what is computed when nothing is asked for: `ContextRelevance` on the columns given, or known by name.
 
+    Files without a row may name no columns: then it is computed on the first known names.
+
     Raises:
         OptionError: No column has a known name.
     """
     names = {"question": question, "contexts": contexts}
-    found = {kind: name or find_column(kind, columns) for kind, name in names.items()}
+    found = {kind: name or find_column(kind, columns or KNOWN_COLUMNS[kind]) for kind, name in names.items()}
     problems = [
-        f"no column of {kind} is known among {', '.join(map(repr, columns)) or 'none'}. Name it with --{kind} COLUMN; "
+        f"no column of {kind} is known among {', '.join(map(repr, columns))}. Name it with --{kind} COLUMN; "
         f"known names are {', '.join(KNOWN_COLUMNS[kind])}."
         for kind, name in found.items()
         if name is None
@@ -73,6 +76,8 @@ def score_traces(
     check_output(output)
     if any(output.exists() and output.samefile(file) for file in traces.files):
         raise OptionError(f"output {str(output)!r} is one of the inputs. Give another name.")
+    if not traces.schema.names:  # JSON without a row names no columns
+        traces = replace(traces, schema=input_schema(descriptors))
     planned = plan(descriptors, traces.schema.names, on_conflict=on_conflict)
     _check_cells(traces, input_schema(planned), limit)
     with Run(planned, cache=cache, progress=progress) as run:

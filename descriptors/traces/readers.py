@@ -1,6 +1,7 @@
 """Trace files as record batches: Parquet, Arrow, JSON Lines, JSON and CSV, one after the other, in bounded memory."""
 
 import json
+import re
 from codecs import BOM_UTF8 as BOM
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,9 +21,10 @@ from rag_descriptors.traces.contexts import scrub
 
 __all__ = ["Traces", "open_traces"]
 
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 4096
 CSV_BLOCK_BYTES = 32 * 1024 * 1024
 JSON_TEXT = pa.string()
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Traces:
                 wanted = batch if limit is None else batch.slice(0, limit - done)
                 done += wanted.num_rows
                 if wanted.num_rows:
-                    yield _conform(wanted, self.schema)
+                    yield _conform(file, wanted, self.schema)
                 if done == limit:
                     return
 
@@ -61,9 +63,9 @@ def open_traces(inputs: Sequence[str]) -> Traces:
     schemas = [_reader(file).schema(file) for file in files]
     try:
         schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except pa.ArrowTypeError as error:
-        raise FormatError(f"the files {', '.join(map(str, files))} don't go together: {error}") from error
-    return Traces(files, schema.remove_metadata())
+    except pa.ArrowException as error:
+        raise FormatError(f"the columns of {', '.join(map(str, files))} don't go together: {error}") from error
+    return Traces(files, pa.schema([field.with_nullable(True) for field in schema]))
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,10 @@ class Format:
 def _expand(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in FORMATS)
+        found = [file for file in path.rglob("*") if file.suffix in FORMATS]
     else:
-        files = [path] if path.is_file() else sorted(map(Path, glob(name, recursive=True)))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        found = [path] if path.is_file() else [*map(Path, glob(name, recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
+    files = sorted(file for file in found if file.is_file())
     if not files:
         raise OptionError(f"input {name!r}: there is no such file, and no folder or pattern that holds any.")
     return files
@@ -91,13 +94,14 @@ def _reader(file: Path) -> Format:
     return FORMATS[file.suffix]
 
 
-def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _conform(file: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the columns of the schema, nulls where it has none."""
     names = set(batch.schema.names)
-    arrays = [
-        batch[field.name].cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
+    with _told(file):
+        arrays = [
+            batch[field.name].cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
+            for field in schema
+        ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -162,7 +166,8 @@ def _json_schema(file: Path) -> pa.Schema:
 
 def _json_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for rows in _json_rows(file):
-        arrays = [_json_array([row.get(field.name) for row in rows], field.type) for field in schema]
+        with _told(file):
+            arrays = [_json_array([row.get(field.name) for row in rows], field.type) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -175,11 +180,15 @@ def _json_rows(file: Path) -> Iterator[list[dict[str, Any]]]:
 
 def _parse_rows(file: Path, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the objects of JSON Lines, or of one JSON array."""
+    is_first = True
     for number, line in enumerate(lines, start=1):
-        if number == 1 and line.lstrip(BOM).lstrip().startswith(b"["):
+        if not line.removeprefix(BOM).strip():
+            continue
+        if is_first and line.removeprefix(BOM).lstrip().startswith(b"["):
             yield from _parse_array(file, b"".join([line, *lines]))
-        elif line.strip():
+        else:
             yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
+        is_first = False
 
 
 def _parse_array(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
@@ -189,7 +198,8 @@ def _parse_array(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
 
 def _loads(file: Path, place: str, text: bytes) -> Any:
     try:
-        return json.loads(text.lstrip(BOM))
+        value = json.loads(text.removeprefix(BOM))
+        return scrub(value) if SURROGATE.search(text) else value
     except (ValueError, RecursionError) as error:
         raise FormatError(
             f"{file}, {place}: no JSON: {error}. One object a line, or one array, is expected."
@@ -204,7 +214,7 @@ def _object(file: Path, place: str, row: object) -> dict[str, Any]:
 
 def _infer(values: list[Any]) -> pa.DataType:
     try:
-        kind = _array(values, None).type
+        kind = pa.array(values).type
     except (pa.ArrowException, OverflowError):
         return JSON_TEXT
     return JSON_TEXT if "struct<>" in str(kind) else kind
@@ -221,22 +231,17 @@ def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 def _json_array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind == JSON_TEXT:
         values = [value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False) for value in values]
-    return _array(values, kind)
-
-
-def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except UnicodeError:
-        return pa.array(scrub(values), kind)
+    return pa.array(values, kind)
 
 
 @contextmanager
 def _told(file: Path) -> Iterator[None]:
-    """Name the file in what Arrow says of it."""
+    """Name the file in what Arrow says of it; what the system says names it already."""
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise FormatError(f"{file} can't be read as {file.suffix}: {error}") from error
 
 
