@@ -79,7 +79,7 @@ def wheel(session: nox.Session) -> None:
 
 
 def install_torch(session: nox.Session) -> None:
-    """By pip: it takes a CPU build from the indexes and folders that a machine is set up with, uv does not look there."""
+    """By pip, which takes a CPU build from the folders that a machine is set up with; uv does not look there."""
     session.install("pip")
     session.run("python", "-m", "pip", "install", "--no-compile", TORCH)
 
