@@ -60,7 +60,7 @@ class FakeEmbedder:
     def _vector(self, text: str, words: Sequence[str]) -> npt.NDArray[np.float32]:
         if text in self.vectors:
             return np.asarray(self.vectors[text], np.float32)
-        total: npt.NDArray[np.float32] = np.sum([self._word(word) for word in words], axis=0, dtype=np.float32)
+        total: npt.NDArray[np.float32] = np.array([self._word(word) for word in words], np.float32).sum(axis=0)
         return total
 
     def _word(self, word: str) -> npt.NDArray[np.float64]:

@@ -47,9 +47,11 @@ class Embedder(Protocol):
 
     def identity(self, role: Role) -> Mapping[str, Any]:
         """Return all that changes a vector, as JSON values: what a cache and a summary know the model by."""
+        ...
 
     def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
         """Return one vector per text; `role` says whether the texts are questions or contexts."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,7 @@ def test_vectors(embedder):
 
 
 @pytest.mark.model
+@pytest.mark.filterwarnings("ignore:this processor has no bfloat16 units")
 def test_half_precision_is_close(embedder):
     texts = ["Who wrote Faust?", "Goethe wrote Faust."]
     full = embedder.embed(texts, "query").vectors
