@@ -157,7 +157,7 @@ def aggregation(method: object = None, params: Mapping[str, Any] | None = None) 
         return method  # type: ignore[return-value]
     if callable(method) and not isinstance(method, type) and not params:
         return CustomAggregation(method)
-    kind = AGGREGATIONS.get(method or "mean") if isinstance(method, str | None) else None
+    kind = AGGREGATIONS.get("mean" if method is None else method) if isinstance(method, str | None) else None
     if kind is None:
         raise OptionError(
             f"aggregation_method: {method!r} is unknown.{suggest(method, AGGREGATIONS)} "

@@ -104,11 +104,11 @@ def score_contexts(
         aggregation: Folds the scores of a row.
         skip_failed: Aggregate over the contexts that were scored, where others could not be.
     """
-    frame = LongFrame.explode(contexts)
+    frame = LongFrame.explode(contexts).distinct()
     asked = as_bool(questions.is_valid())
     is_pair = asked[frame.rows] & as_bool(frame.items.is_valid())
     pairs = frame.select(is_pair)
-    scored = scorer(questions.dictionary_encode().take(pa.array(pairs.rows)), pairs.items.dictionary_encode())
+    scored = scorer(_used(questions.dictionary_encode().take(pa.array(pairs.rows))), _used(pairs.items))
     failed = np.isnan(scored.values)
     counted = pairs.select(~failed) if skip_failed else pairs
     values = aggregation(scored.values[~failed] if skip_failed else scored.values, counted.offsets)
@@ -136,6 +136,14 @@ def _statuses(
         for row in np.flatnonzero(statuses == NOT_SCORED):
             statuses[row] = failures[pairs.offsets[row]].as_py() or NOT_SCORED
     return statuses
+
+
+def _used(texts: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the same texts without those in the dictionary that stand nowhere."""
+    places, indices = np.unique(texts.indices.to_numpy(), return_inverse=True)
+    if len(places) == len(texts.dictionary):
+        return texts
+    return pa.DictionaryArray.from_arrays(pa.array(indices.astype(np.int32)), texts.dictionary.take(pa.array(places)))
 
 
 def _spread(values: pa.Array, places: npt.NDArray[np.bool_]) -> pa.Array:

@@ -5,7 +5,10 @@ ContextRelevance(input="question", contexts="contexts", tests=[gte(0.7)])
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -64,18 +67,24 @@ def lte(value: float) -> Condition:
 
 def is_in(values: Iterable[float]) -> Condition:
     """The score is one of `values`."""
-    return Condition("is_in", tuple(map(_number, values)))
+    return Condition("is_in", _numbers(values))
 
 
 def not_in(values: Iterable[float]) -> Condition:
     """The score is none of `values`."""
-    return Condition("not_in", tuple(map(_number, values)))
+    return Condition("not_in", _numbers(values))
 
 
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionError(f"condition: {value!r} is no number. A score is tested against numbers, such as gte(0.7).")
-    return value
+    return value.item() if isinstance(value, np.number) else value  # type: ignore[return-value]
+
+
+def _numbers(values: object) -> tuple[float, ...]:
+    if not isinstance(values, Iterable):
+        raise OptionError(f"condition: {values!r} is no list. Give the numbers in one, such as is_in([0, 1]).")
+    return tuple(map(_number, values))
 
 
 def _is_in(values: pa.Array, members: object) -> pa.Array:

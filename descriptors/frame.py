@@ -65,7 +65,7 @@ def add_descriptors(
         >>> traces = pd.DataFrame({"question": ["Who wrote Faust?"], "contexts": [["Goethe wrote Faust.", "Bread."]]})
         >>> relevance = ContextRelevance("question", "contexts", aggregation_method="max", alias="relevance")
         >>> traces.pipe(add_descriptors, relevance)["relevance"].round(2).tolist()
-        [0.86]
+        [0.96]
     """
     return score_frame(
         df, descriptors, cache=cache, on_conflict=on_conflict, on_error=on_error, progress=progress
@@ -120,7 +120,12 @@ def _batch(df: pd.DataFrame, inputs: pa.Schema, first: int) -> pa.RecordBatch:
 
 
 def _cells(column: "pd.Series[Any]") -> pa.Array | pa.ChunkedArray | list[object]:
-    return list(column) if column.dtype == object else pa.array(column, from_pandas=True)
+    if column.dtype == object:
+        return list(column)
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowException, TypeError, UnicodeError):
+        return list(column)
 
 
 def _with_columns(df: pd.DataFrame, scored: pa.Table) -> pd.DataFrame:
@@ -137,6 +142,8 @@ def _series(values: pa.Array) -> "pd.Series[Any]":
         return pd.Series(_float_lists(values), dtype=object)
     if pa.types.is_nested(values.type):
         return pd.Series(values.to_pylist(), dtype=object)
+    if pa.types.is_string(values.type):
+        return pd.Series(values.to_pylist(), dtype=pd.Series([""]).dtype)  # pandas' dtype for text, without rows too
     series: pd.Series[Any] = values.to_pandas(types_mapper=NULLABLE.get)
     return series
 

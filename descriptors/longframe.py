@@ -3,7 +3,7 @@
 Rows are never matched by label, group-by or sort: the offsets say which items belong to which row.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -43,6 +43,10 @@ class LongFrame:
     def rows(self) -> npt.NDArray[np.int64]:
         """The row of each item, shape (n_items,)."""
         return np.repeat(np.arange(len(self.is_null)), self.lengths)
+
+    def distinct(self) -> Self:
+        """Return the same rows and items, dictionary-encoded: each distinct item is held once."""
+        return replace(self, items=self.items.dictionary_encode())
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Self:
         """Return the same rows with only the items where `keep`, shape (n_items,), is true."""

@@ -6,7 +6,18 @@ from typing import Any, TypeVar
 
 from rag_descriptors.errors import OptionError, suggest
 
-__all__ = ["build", "caught", "column_names", "flags", "one_of", "qualified_name", "together", "unknown"]
+__all__ = [
+    "build",
+    "caught",
+    "column_names",
+    "flags",
+    "mappings",
+    "one_of",
+    "qualified_name",
+    "stable_repr",
+    "together",
+    "unknown",
+]
 
 T = TypeVar("T")
 
@@ -17,6 +28,7 @@ def build(kind: Callable[..., T], params: Mapping[str, Any] | None, option: str)
     Raises:
         OptionError: Names are unknown, or the dataclass refuses a value.
     """
+    together(mappings(**{option: params}))
     params = params or {}
     allowed = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
     together(unknown(option, params, allowed))
@@ -61,9 +73,25 @@ def column_names(**names: object) -> list[str]:
     ]
 
 
+def mappings(**options: object) -> list[str]:
+    """Return what is wrong with options that map names to values, or are None."""
+    return [
+        f"{option}: {value!r} is not allowed. Give a dict from names to values."
+        for option, value in options.items()
+        if not isinstance(value, Mapping | None)
+    ]
+
+
 def flags(owner: object, *options: str) -> list[str]:
     """Return what is wrong with options that are true or false."""
     return [problem for option in options for problem in one_of(option, getattr(owner, option), (True, False))]
+
+
+def stable_repr(owner: Any) -> str:
+    """Return the repr of a dataclass that is the same in every process: functions stand there by name."""
+    given = ((field.name, getattr(owner, field.name)) for field in fields(owner))
+    shown = (f"{name}={qualified_name(v) if hasattr(v, '__qualname__') else repr(v)}" for name, v in given)
+    return f"{type(owner).__name__}({', '.join(shown)})"
 
 
 def qualified_name(function: Callable[..., object]) -> str:

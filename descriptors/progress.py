@@ -45,4 +45,4 @@ class Progress:
 def _has_viewer() -> bool:
     shell = sys.modules.get("IPython")
     in_notebook = shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None
-    return in_notebook or sys.stderr.isatty()
+    return in_notebook or (sys.stderr is not None and sys.stderr.isatty())

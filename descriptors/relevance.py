@@ -11,7 +11,7 @@ from rag_descriptors.aggregations import Aggregation, aggregation
 from rag_descriptors.base import PairScores, score_contexts, to_array, to_batch
 from rag_descriptors.conditions import Condition
 from rag_descriptors.errors import ScoringError
-from rag_descriptors.options import caught, column_names, flags, one_of, qualified_name, together
+from rag_descriptors.options import caught, column_names, flags, one_of, qualified_name, stable_repr, together
 from rag_descriptors.schemas import condition_field, reasons_field, score_field, scores_field, status_field
 from rag_descriptors.similarity import SemanticSimilarity
 from rag_descriptors.traces.columns import CONTEXTS, TEXT
@@ -91,9 +91,15 @@ class ContextRelevance:
     def _problems(self) -> Iterator[str]:
         yield from column_names(input=self.input, contexts=self.contexts, alias=self.name)
         yield from flags(self, "output_scores", "output_reasons", "output_status", "skip_failed_contexts")
-        for test in self.tests if isinstance(self.tests, tuple) else [self.tests] * (self.tests is not None):
+        if not isinstance(self.tests, tuple | None):
+            yield f"tests: {self.tests!r} is no list. Give conditions in one, such as [gte(0.7)]."
+            return
+        for test in self.tests or ():
             if not isinstance(test, Condition):
                 yield f"tests: {test!r} is no condition. Give those of rag_descriptors.conditions, such as gte(0.7)."
+
+    def __repr__(self) -> str:
+        return stable_repr(self)
 
     def __hash__(self) -> int:
         return hash((type(self), self.input, self.contexts, self.name))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeGuard, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -47,14 +47,15 @@ def plan(
             them are in the one message.
     """
     listed = list(descriptors) if isinstance(descriptors, list | tuple) else [descriptors]
-    sound = [item for item in listed if isinstance(item, Descriptor) and not isinstance(item, type)]
+    sound = [item for item in listed if _is_descriptor(item)]
     problems: dict[type[PlanError], list[str]] = {
         PlanError: [
             *(
                 f"{item!r} is no descriptor. Give objects such as ContextRelevance(…)."
                 for item in listed
-                if item not in sound
+                if not _is_descriptor(item)
             ),
+            *_unnamed(sound),
             *_differences(sound),
             *one_of("on_conflict", on_conflict, get_args(OnConflict)),
             *one_of("on_error", on_error, get_args(OnError)),
@@ -97,6 +98,7 @@ class Run:
         progress: bool | None = None,
     ) -> None:
         self._started = time.perf_counter()
+        self._provenance = [_provenance(descriptor) for descriptor in descriptors]  # may fail: before files are open
         self._on_error = on_error
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._owns_cache = not isinstance(cache, Cache)
@@ -104,7 +106,6 @@ class Run:
         self._progress = Progress("texts", progress)
         self._descriptors = [_bind(descriptor, self._cached) for descriptor in descriptors]
         self._tallies = [Tally() for _ in descriptors]
-        self._provenance = [_provenance(descriptor) for descriptor in descriptors]
 
     def __enter__(self) -> Self:
         return self
@@ -131,7 +132,7 @@ class Run:
             computed = _compute(descriptor, batch)
             statuses = _statuses(descriptor, computed)
             if self._on_error == "raise":
-                _raise_failed(descriptor, statuses)
+                _raise_failed(descriptor, statuses, tally.n_total)
             tally.add(computed[descriptor.name], statuses)
             columns |= {name: computed[name] for name in descriptor.outputs.names}
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=self.outputs)
@@ -158,6 +159,16 @@ class Run:
 
     def _cached(self, model: Any) -> Any:
         return CachedEmbedder(model, self._cache, self._texts, self._progress)
+
+
+def _is_descriptor(item: object) -> TypeGuard[Descriptor]:
+    return isinstance(item, Descriptor) and not isinstance(item, type)
+
+
+def _unnamed(descriptors: Sequence[Descriptor]) -> Iterator[str]:
+    for descriptor in descriptors:
+        if descriptor.name not in descriptor.outputs.names:
+            yield f"{descriptor!r} promises no column {descriptor.name!r}, its name. Add it to its outputs."
 
 
 def _missing(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> Iterator[str]:
@@ -202,6 +213,10 @@ def _provenance(descriptor: Descriptor) -> dict[str, Any]:
 
 def _compute(descriptor: Descriptor, batch: pa.RecordBatch) -> pa.RecordBatch:
     computed = descriptor.compute(batch.select(descriptor.inputs.names))
+    if not isinstance(computed, pa.RecordBatch):
+        raise ScoringError(
+            f"{descriptor!r} computed a {type(computed).__name__}. It must return a pyarrow.RecordBatch."
+        )
     wrong = [f for f in descriptor.outputs if f.name not in computed.schema.names or computed[f.name].type != f.type]
     if wrong or computed.num_rows != batch.num_rows:
         raise ScoringError(
@@ -218,8 +233,9 @@ def _statuses(descriptor: Descriptor, computed: pa.RecordBatch) -> pa.Array:
     return pa.array(np.where(as_bool(computed[descriptor.name].is_valid()), OK, NOT_SCORED))
 
 
-def _raise_failed(descriptor: Descriptor, statuses: pa.Array) -> None:
-    failed = [(row, status) for row, status in enumerate(statuses.to_pylist()) if status not in WITHOUT_FAULT]
+def _raise_failed(descriptor: Descriptor, statuses: pa.Array, first: int) -> None:
+    numbered = enumerate(statuses.to_pylist(), start=first)
+    failed = [(row, status) for row, status in numbered if status not in WITHOUT_FAULT]
     if failed:
         row, status = failed[0]
         raise ScoringError(

