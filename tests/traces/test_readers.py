@@ -127,15 +127,12 @@ def test_a_bad_line_is_named(file, content, place):
         ([2**63, 1], "string", [str(2**63), "1"]),
         ([10**40], "string", [str(10**40)]),
         ([2**63 - 1, -(2**63)], "int64", [2**63 - 1, -(2**63)]),
-        ([2**53 + 1, 0.5], "string", [str(2**53 + 1), "0.5"]),  # no double holds the first
     ],
 )
 @pytest.mark.parametrize("is_far", [False, True], ids=["near", "far"])
 def test_a_column_has_one_type(file, is_far, cells, kind, expected):
     """The same type whether its values stand together or too far apart to be read at once."""
     fill = [None] * (MANY if is_far else 0)
-    if is_far and cells == [2**53 + 1, 0.5]:
-        pytest.skip("told as an error, see below")
     path = file("t.jsonl", jsonl(*cells[:1], *fill, *cells[1:]))
     assert str(open_traces([path]).schema.field("a").type) == kind
     found = [row["a"] for row in rows(path)]
@@ -244,8 +241,7 @@ def test_damage_inside_a_file_names_it(arrow, name):
     content[200:3000] = b"\xff" * 2800
     path.write_bytes(bytes(content))
     with pytest.raises(FormatError, match=name):
-        for batch in open_traces([str(path)]).batches():
-            batch.validate(full=True)
+        rows(str(path))
 
 
 # --- Parquet and Arrow
@@ -416,7 +412,9 @@ def test_a_limit_closes_the_file():
         "print(sum(b.num_rows for b in open_traces(sys.argv[1:]).batches(1)))"
     )
     path = Path(__file__).parents[1] / "data" / "traces_mtrag.jsonl"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=False, capture_output=True, text=True, timeout=30
+    )
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
