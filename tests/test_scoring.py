@@ -182,7 +182,7 @@ def test_without_a_cache_nothing_is_kept(relevance, table, embedder):
 
 
 def test_a_cache_that_cannot_be_opened(relevance, table, embedder, tmp_path):
-    with pytest.raises(CacheError, match="can't be opened"):
+    with pytest.raises(CacheError, match="can't be used"):
         add_descriptors(table(("north?", ["N"])), relevance(), cache=tmp_path)
     assert embedder.texts == []
 

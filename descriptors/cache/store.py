@@ -135,8 +135,9 @@ class Cache:
             except sqlite3.Error as error:
                 self.warn(f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.")
                 self.close()
-                self._connection = _connect(None)
-                return work()
+                with _told(self.path):
+                    self._connection = _connect(None)
+                    return work()
 
     def warn(self, problem: str) -> None:
         """Tell of damage, once."""
@@ -167,10 +168,13 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path or "", timeout=BUSY_TIMEOUT_S, check_same_thread=False)
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")
-    for pragma in ("journal_mode = WAL", "synchronous = NORMAL"):
-        connection.execute(f"PRAGMA {pragma}")
-    connection.execute(SCHEMA)
+    try:
+        for pragma in (f"busy_timeout = {BUSY_TIMEOUT_S * 1000}", "journal_mode = WAL", "synchronous = NORMAL"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute(SCHEMA)
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

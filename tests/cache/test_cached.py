@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rag_descriptors import Cache
-from rag_descriptors.cache.cached import TEXTS_AT_ONCE, CachedEmbedder, TextMeter, digest
+from rag_descriptors.cache.cached import FIRST_BLOCK, CachedEmbedder, TextMeter, digest
 from rag_descriptors.errors import ModelError
 from rag_descriptors.models.embedder import Embeddings
 from rag_descriptors.progress import Progress
@@ -56,10 +56,10 @@ def test_many_texts_are_stored_block_by_block(cached, cache):
                 raise ConnectionError
             return super().embed(texts, role)
 
-    texts = [f"text {n:05}" for n in range(TEXTS_AT_ONCE + 5)]
+    texts = [f"text {n:05}" for n in range(FIRST_BLOCK + 5)]
     with pytest.raises(ConnectionError):
         cached(Failing(n_dimensions=2)).embed(texts, "document")
-    assert cache.stats().entries == {"vector": TEXTS_AT_ONCE}
+    assert cache.stats().entries == {"vector": FIRST_BLOCK}
     resumed = FakeEmbedder(n_dimensions=2)
     found = cached(resumed).embed(texts, "document")
     assert resumed.texts == texts[-5:]

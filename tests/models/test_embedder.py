@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_descriptors import ContextRelevance, SentenceTransformerEmbedder, score_frame
@@ -40,7 +40,7 @@ def test_all_wrong_options_at_once():
         SentenceTransformerEmbedder(backend=1, dtype=1, model=1, batch_size="1")
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.integers(1, 12))
+@given(st.lists(st.integers(1, 9) | st.integers(1, 60), min_size=1, max_size=40), st.integers(1, 12))
 def test_windows_cover_every_word_and_overlap(lengths, room):
     """Tokens are single letters here, each of them another, so a word may be longer than a window."""
     letters = map(chr, range(0x4E00, 0x9FFF))
@@ -51,6 +51,7 @@ def test_windows_cover_every_word_and_overlap(lengths, room):
     assert set("".join(windows)) == set(text) - {" "}
     assert [window[0] for window in windows] == sorted({window[0] for window in windows})
     assert all(right[0] <= chr(ord(left[-1]) + 1) for left, right in pairwise(windows))
+    assert len(windows) <= 2 + 2 * len(spans) / (room - room // 4)
 
 
 def test_windows_end_at_words_and_share_a_quarter():
@@ -68,9 +69,13 @@ def embedder():
 
 @pytest.fixture(scope="module")
 def reference():
+    import torch  # noqa: PLC0415
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415
 
-    return SentenceTransformer(str(find_model("all-MiniLM-L6-v2")), device="cpu", local_files_only=True)
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # single texts on a busy machine: threads that wait for each other cost minutes
+    yield SentenceTransformer(str(find_model("all-MiniLM-L6-v2")), device="cpu", local_files_only=True)
+    torch.set_num_threads(n_threads)
 
 
 @pytest.fixture
@@ -143,6 +148,7 @@ def test_vectors(embedder):
 
 
 @pytest.mark.model
+@pytest.mark.filterwarnings("ignore:this processor has no bfloat16 units")
 def test_half_precision_is_close(embedder):
     texts = ["Who wrote Faust?", "Goethe wrote Faust."]
     full = embedder.embed(texts, "query").vectors
@@ -187,35 +193,21 @@ def test_a_text_too_long_is_reported(embedder):
     assert score_frame(traces, windows).frame["cr"][0] > scored["cr"][0]
 
 
-HARD = [
-    "house",
-    "don't",
-    "東京都",
-    "naïve",
-    "e\u0301te\u0301",
-    "😀",
-    "x" * 120,
-    "…",
-    "a\0b",
-    "1,234.5",
-    "\u200b",
-    "—" * 5,
-]
+HARD = ["house", "don't", "東京都", "naïve", "e\u0301te\u0301", "😀", "x" * 120, "…", "a\0b", "1,234.5", "0:" * 300]
+LETTERS = st.characters(exclude_categories=["Cs", "Zs", "Zl", "Zp", "Cc"])
 
 
 @pytest.mark.model
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.sampled_from(HARD) | st.text(max_size=12), min_size=100, max_size=400))
-def test_windows_are_read_whole(embedder, words):
-    text = " ".join(words)
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(HARD) | st.text(LETTERS, min_size=1, max_size=8), min_size=1, max_size=6))
+def test_windows_are_read_whole(words):
+    embedder = SentenceTransformerEmbedder()
+    text = " ".join(words * 100)
     [windows] = embedder.windows([text], "document")
     assert embedder._unread(windows, "document").tolist() == [0] * len(windows)
-    missed = [word for word in words if not any(word in window for window in windows) and _tokens(embedder, word)]
-    assert missed == []
-
-
-def _tokens(embedder, word):
-    return len(load_tokenizer(embedder._folder).encode(word, add_special_tokens=False)) and len(word) < 100
+    tokenizer = load_tokenizer(embedder._folder)
+    known = [word for word in words if len(word) < 200 and tokenizer.encode(word, add_special_tokens=False).ids]
+    assert [word for word in known if not any(word in window for window in windows)] == []
 
 
 @pytest.mark.model

@@ -5,10 +5,11 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rag_descriptors.errors import MissingExtraError, ModelError
+from rag_descriptors.errors import MissingExtraError, ModelError, ModelNotFoundError
 from rag_descriptors.models import find
 from rag_descriptors.models.find import find_model, import_extra, model_digest, model_limit, model_prompt
 
@@ -134,6 +135,60 @@ def test_a_package_with_the_right_weights(package, monkeypatch):
 def test_no_package(monkeypatch):
     monkeypatch.setattr(find, "PACKAGE", "no_such_package")
     assert find._package_folder() is None
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Put a hub in the place of the real one: it has some files in its cache, others on its server."""
+
+    def make(*, cached=None, served=None):
+        asked = []
+
+        def snapshot_download(name, *, revision, local_files_only, **options):
+            asked.append((name, revision, "cache" if local_files_only else "server"))
+            files = cached if local_files_only else served
+            if files is None:
+                raise FileNotFoundError(name)
+            folder = tmp_path / asked[-1][2]
+            folder.mkdir()
+            for file in files:
+                (folder / file).write_text("{}")
+            return str(folder)
+
+        monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=snapshot_download))
+        return asked
+
+    return make
+
+
+WHOLE = ("config.json", "model.safetensors")
+DEFAULT = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize(
+    ("model", "revision", "cached", "served", "found", "asked"),
+    [
+        ("all-MiniLM-L6-v2", None, WHOLE, WHOLE, "cache", ["cache"]),
+        ("all-MiniLM-L6-v2", None, None, WHOLE, "package", ["cache"]),
+        (DEFAULT, None, ("config.json",), WHOLE, "package", ["cache"]),
+        (DEFAULT, "v1", None, WHOLE, "server", ["cache", "server"]),
+        ("other", None, None, ("config.json", "pytorch_model.bin"), "server", ["cache", "server"]),
+        ("someone/all-MiniLM-L6-v2", None, None, WHOLE, "server", ["cache", "server"]),
+        ("other", None, ("model.safetensors",), None, None, ["cache", "server"]),
+        ("other", "v1", None, ("config.json",), None, ["cache", "server"]),
+    ],
+)
+def test_the_order_of_places(model, revision, cached, served, found, asked, *, hub, package, monkeypatch, tmp_path):
+    monkeypatch.setattr(find, "PACKAGE_SHA256", hashlib.sha256(WEIGHTS).hexdigest())
+    questions = hub(cached=cached, served=served)
+    if found is None:
+        with pytest.raises(ModelNotFoundError, match=rf"model '{model}' is no folder, .*Give model= the path"):
+            find_model(model, revision)
+    else:
+        places = {"package": package, "cache": tmp_path / "cache", "server": tmp_path / "server"}
+        assert find_model(model, revision) == places[found]
+    name = model if "/" in model else f"sentence-transformers/{model}"
+    assert questions == [(name, revision, place) for place in asked]
 
 
 def in_a_process(code, tmp_path, **env):

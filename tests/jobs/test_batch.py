@@ -1,0 +1,336 @@
+"""Trace files in, scored files out, with the fake encoder of the cases."""
+
+import json
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from rag_descriptors import Cache, ContextRelevance
+from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, OptionError
+from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.traces import readers
+from rag_descriptors.traces.readers import open_traces
+
+SAMPLE = Path(__file__).parents[1] / "data" / "traces_mtrag.jsonl"
+FORMATS = ["parquet", "arrow", "stream.arrow", "feather", "jsonl", "json", "csv"]
+PIPES = ["ps | grep x", "| a | b |\n|---|---|"]
+CASES = [("north?", ["N", "E"]), ("north?", []), ("north?", None), (None, ["N"]), ("east?", ["", "E", None])]
+MEANS = [0.75, None, None, None, 1.0]
+SCORES = [[1.0, 0.5], [], None, None, [None, 1.0, None]]
+STATUSES = ["ok", "no_contexts", "no_contexts", "missing_input", "ok"]
+
+
+def save(path, table):
+    """Write a table in the format of the ending, with the means of others where there are any."""
+    frame = table.to_pandas()
+    if path.name.endswith("stream.arrow"):
+        with pa.ipc.new_stream(path, table.schema) as writer:
+            writer.write_table(table)
+    elif path.suffix in (".arrow", ".feather"):
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    elif path.suffix == ".parquet":
+        pa.parquet.write_table(table, path)
+    elif path.suffix == ".csv":
+        lists = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+        for name in lists:
+            frame[name] = [None if cell is None else json.dumps(cell) for cell in table[name].to_pylist()]
+        frame.to_csv(path, index=False)
+    else:
+        rows = [json.dumps(row) for row in table.to_pylist()]
+        path.write_text("\n".join(rows) if path.suffix == ".jsonl" else f"[{','.join(rows)}]")
+    return path
+
+
+def load(path):
+    return [row for batch in open_traces([str(path)]).batches() for row in batch.to_pylist()]
+
+
+def cell(value):
+    """Return what a cell of CSV means: JSON, or a text; empty is missing."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value or None
+
+
+@pytest.fixture
+def score(relevance, tmp_path):
+    """Score files into `out.{ending}`; return its rows."""
+
+    def run(*inputs, ending="parquet", **options):
+        output = tmp_path / f"out.{ending}"
+        descriptor = options.pop("descriptor", None) or relevance(output_scores=True, output_status=True)
+        score_traces(open_traces([str(path) for path in inputs]), output, [descriptor], **options)
+        return load(output)
+
+    return run
+
+
+@pytest.fixture
+def cases():
+    questions, contexts = zip(*CASES, strict=True)
+    return pa.table({
+        "id": [1, 2, 3, 4, 5],
+        "question": pa.array(questions),
+        "contexts": pa.array(contexts, pa.list_(pa.string())),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("source", FORMATS)
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "feather", "jsonl", "json", "csv"])
+def test_every_format_into_every_other(score, cases, tmp_path, source, ending):
+    rows = score(save(tmp_path / f"in.{source}", cases), ending=ending)
+    read = [{name: cell(value) for name, value in row.items()} for row in rows]
+    assert [list(row) for row in read] == [["id", "question", "contexts", "cr", "cr scores", "cr status"]] * 5
+    assert [int(row["id"]) for row in read] == [1, 2, 3, 4, 5]
+    assert [row["question"] for row in read] == [question for question, _ in CASES]
+    assert [cell(row["contexts"]) for row in read] == [contexts for _, contexts in CASES]
+    assert [row["cr"] for row in read] == MEANS
+    assert [row["cr scores"] for row in read] == SCORES
+    assert [row["cr status"] for row in read] == STATUSES
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "json", "csv"])
+def test_a_scored_file_can_be_scored_again(score, cases, tmp_path, ending):
+    first = score(save(tmp_path / "in.parquet", cases), ending=ending)
+    (tmp_path / f"out.{ending}").rename(tmp_path / f"again.{ending}")
+    with pytest.raises(ColumnConflictError, match="'cr scores' is in the table already"):
+        score(tmp_path / f"again.{ending}", ending=ending)
+    assert score(tmp_path / f"again.{ending}", ending=ending, on_conflict="overwrite") == first
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "json"])
+def test_f10_contexts_with_the_delimiter_stay_what_they_are(score, tmp_path, ending):
+    source = save(tmp_path / f"in.{ending}", pa.table({"question": ["a,b\n"], "contexts": [PIPES]}))
+    (row,) = score(source, ending=ending)
+    assert cell(row["contexts"]) == PIPES
+    assert row["question"] == "a,b\n"
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "jsonl"])
+def test_f01_contexts_as_json_text(score, tmp_path, source):
+    table = pa.table({"question": ["north?", "north?"], "contexts": ['["N", "E"]', "[{'text': 'NE'}]"]})
+    rows = score(save(tmp_path / f"in.{source}", table))
+    assert [row["cr scores"] for row in rows] == [[1.0, 0.5], [0.8]]
+    assert [row["contexts"] for row in rows] == table["contexts"].to_pylist()  # as they came
+
+
+def test_f04_what_pandas_writes_and_reads_back(score, tmp_path):
+    frame = pd.DataFrame({"question": ["north?"] * 3, "contexts": [["N", "E"], [], None]})
+    frame.to_parquet(tmp_path / "in.parquet")
+    again = pd.read_parquet(tmp_path / "in.parquet")
+    assert isinstance(again["contexts"][0], np.ndarray)
+    again.to_parquet(tmp_path / "again.parquet")
+    for name in ("in.parquet", "again.parquet"):
+        assert [row["cr"] for row in score(tmp_path / name)] == [0.75, None, None]
+
+
+@pytest.mark.parametrize(
+    "contexts",
+    [
+        pa.array([[{"text": "N", "score": 0.1}, {"text": "E", "score": None}], None]),
+        pa.array([["N", "E"], None], pa.large_list(pa.large_string())),
+        pa.array([["N", "E"], None], pa.list_view(pa.string())),
+        pa.array([["N", "E"], None], pa.list_(pa.string(), 2)),
+        pa.array([["N", "E"], None], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.array(['["N", "E"]', None]).dictionary_encode(),
+        pa.array(['["N", "E"]', None], pa.string_view()),
+        pa.array([b'["N", "E"]', None]),
+        pa.array([[b"N", b"E"], None]),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_contexts_of_every_arrow_type(score, tmp_path, contexts):
+    questions = pa.array(["north?", "north?"]).dictionary_encode()
+    rows = score(save(tmp_path / "in.arrow", pa.table({"question": questions, "contexts": contexts})), ending="arrow")
+    assert [row["cr scores"] for row in rows] == [[1.0, 0.5], None]
+    assert [row["contexts"] for row in rows] == contexts.to_pylist()
+
+
+def test_the_callers_own_columns_are_untouched(score, tmp_path):
+    own = {
+        "nan": pa.array([float("nan"), None]),
+        "category": pa.array(["x", None]).dictionary_encode(),
+        "large": pa.array(["x", None], pa.large_string()),
+        "when": pa.array([1, None], pa.timestamp("ns", "Europe/Berlin")),
+        "price": pa.array([Decimal("1.50"), None]),
+        "binary": pa.array([b"\xff", None]),
+        "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "nested": pa.array([[[1], None], None]),
+        "struct": pa.array([{"a": [1.5]}, None]),
+        "small": pa.array([1, None], pa.int8()),
+        "nothing": pa.nulls(2),
+    }
+    table = pa.table({"question": ["north?"] * 2, "contexts": [["N"], ["E"]], **own})
+    score(save(tmp_path / "in.parquet", table))
+    scored = pa.parquet.read_table(tmp_path / "out.parquet")
+    for name, column in own.items():
+        assert str(scored[name].to_pylist()) == str(column.to_pylist())
+        assert scored.schema.field(name).type == pa.parquet.read_schema(tmp_path / "in.parquet").field(name).type
+
+
+@pytest.mark.parametrize("source", FORMATS)
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_f12_no_rows(score, cases, tmp_path, source, ending):
+    assert score(save(tmp_path / f"in.{source}", cases.slice(0, 0)), ending=ending) == []
+    if ending == "parquet":
+        read = pd.read_parquet(tmp_path / "out.parquet")
+        assert list(read.columns[-3:]) == ["cr", "cr scores", "cr status"]
+        fields = pa.parquet.read_schema(tmp_path / "out.parquet")
+        assert fields.field("cr").type == pa.float64()
+        assert fields.field("cr scores").type.value_type == pa.float64()
+
+
+def test_f12_no_rows_of_hits(score, relevance, tmp_path):
+    (tmp_path / "in.jsonl").touch()
+    descriptor = relevance(aggregation_method="hit")
+    assert score(tmp_path / "in.jsonl", descriptor=descriptor) == []
+    assert pa.parquet.read_schema(tmp_path / "out.parquet").field("cr").type == pa.int64()
+    assert pd.read_parquet(tmp_path / "out.parquet")["cr"].dtype == "int64"
+
+
+def test_plain_pandas_reads_what_was_written(score, cases, tmp_path):
+    score(save(tmp_path / "in.jsonl", cases))
+    read = pd.read_parquet(tmp_path / "out.parquet")
+    assert read["cr"].dtype == "float64"
+    assert read["cr"].fillna(-1).tolist() == [0.75, -1, -1, -1, 1.0]
+    assert read["cr scores"][0].tolist() == [1.0, 0.5]
+    assert read["cr scores"][2] is None
+    assert np.isnan(read["cr scores"][4]).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_f58_missing_scores_are_null_in_json(score, cases, tmp_path, ending):
+    table = cases.append_column("mine", pa.array([float("nan"), 1.0, None, float("inf"), 2.0]))
+    score(save(tmp_path / "in.parquet", table), ending=ending)
+    text = (tmp_path / f"out.{ending}").read_text("utf-8")
+    assert not any(word in text for word in ("NaN", "Infinity"))
+    assert '"mine": null, "cr": 0.75' in text
+    assert '"cr": null, "cr scores": []' in text
+    assert '"cr": 1.0, "cr scores": [null, 1.0, null]' in text
+
+
+def test_many_rows_in_many_files_and_batches(score, embedder, tmp_path):
+    n = readers.ROWS_AT_ONCE + 2
+    rows = [{"n": i, "question": "north?" if i % 2 else "east?", "contexts": ["N", "NE"][: i % 3]} for i in range(n)]
+    for name in ("1.jsonl", "2.jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    scored = score(tmp_path / "1.jsonl", tmp_path / "2.jsonl")
+    means = {(0, 1): 0.5, (0, 2): 0.7, (1, 1): 1.0, (1, 2): 0.9}
+    assert [row["n"] for row in scored] == [*range(n), *range(n)]
+    assert [row["cr"] for row in scored] == [pytest.approx(means.get((i % 2, i % 3))) for i in range(n)] * 2
+    assert sorted(embedder.texts) == ["N", "NE", "east?", "north?"]  # each text once, over all batches
+
+
+@pytest.mark.parametrize(("limit", "n"), [(0, 0), (1, 1), (7, 7), (None, 10)])
+def test_a_limit_counts_over_all_files(score, cases, tmp_path, limit, n):
+    path = save(tmp_path / "in.csv", cases)
+    assert len(score(path, path, limit=limit)) == n
+
+
+def test_the_sample_keeps_its_rows(score, tmp_path):
+    rows = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()]
+    scored = score(SAMPLE, ending="jsonl")
+    assert [{name: row[name] for name in rows[0]} for row in scored] == rows
+    assert [row["cr status"] for row in scored] == ["ok" if row["contexts"] else "no_contexts" for row in rows]
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize("source", ["csv", "jsonl", "parquet"])
+def test_a_bad_cell_far_down_is_told_before_anything_is_encoded(score, embedder, tmp_path, source):
+    contexts = ['["N"]'] * 9000 + ["['N' 'E']"]
+    path = save(tmp_path / f"in.{source}", pa.table({"question": ["north?"] * 9001, "contexts": contexts}))
+    with pytest.raises(CellError, match=r"column 'contexts' can't be read:\s+row 9000: .*Save lists as JSON"):
+        score(path)
+    assert embedder.texts == []
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(score(path, limit=9000)) == 9000  # the bad cell is not among the first rows
+
+
+def test_an_earlier_output_is_untouched_by_a_failed_run(score, cases, relevance, tmp_path):
+    def fails(questions, contexts):
+        raise RuntimeError("the scorer is down")
+
+    path = save(tmp_path / "in.csv", cases)
+    output = tmp_path / "out.parquet"
+    output.write_bytes(b"an earlier output")
+    with pytest.raises(ValueError, match="the scorer is down"):
+        score(path, descriptor=relevance(method=fails))
+    assert output.read_bytes() == b"an earlier output"
+    assert sorted(tmp_path.iterdir()) == [path, output]
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "link.jsonl", "other.jsonl"])
+def test_an_output_must_not_be_an_input(cases, relevance, tmp_path, name):
+    path = save(tmp_path / "in.jsonl", cases)
+    (tmp_path / "link.jsonl").symlink_to(path)
+    (tmp_path / "other.jsonl").hardlink_to(path)
+    before = path.read_bytes()
+    with pytest.raises(OptionError, match="is one of the inputs"):
+        score_traces(open_traces([str(path)]), tmp_path / name, [relevance()])
+    assert path.read_bytes() == before
+
+
+def test_an_output_in_a_folder_of_inputs_is_not_read_by_its_own_run(cases, relevance, tmp_path):
+    save(tmp_path / "in.jsonl", cases)
+    output = tmp_path / "out.jsonl"
+    assert score_traces(open_traces([str(tmp_path)]), output, [relevance()]).rows == 5
+    with pytest.raises(OptionError, match="is one of the inputs"):
+        score_traces(open_traces([str(tmp_path)]), output, [relevance()])
+
+
+def test_missing_columns(cases, relevance, tmp_path):
+    path = save(tmp_path / "in.parquet", cases.rename_columns(["id", "question", "context"]))
+    with pytest.raises(MissingColumnError, match=r"column 'contexts' is missing\. Did you mean 'context'"):
+        score_traces(open_traces([str(path)]), tmp_path / "out.csv", [relevance()])
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "expected"),
+    [
+        (["question", "contexts"], {}, ("question", "contexts")),
+        (["user_input", "retrieved_contexts", "x"], {}, ("user_input", "retrieved_contexts")),
+        (["q", "contexts"], {"question": "q"}, ("q", "contexts")),
+        (["query", "docs"], {"contexts": "docs"}, ("query", "docs")),
+        ([], {}, ("question", "contexts")),
+        ([], {"question": "q", "contexts": "c"}, ("q", "c")),
+        (["x"], {"question": "q", "contexts": "c"}, ("q", "c")),  # planning tells that they are missing
+    ],
+)
+def test_default_descriptors(columns, options, expected):
+    (descriptor,) = default_descriptors(columns, **options)
+    assert descriptor == ContextRelevance(*expected, output_scores=True, output_status=True)
+
+
+def test_unknown_columns_name_the_way_out():
+    with pytest.raises(OptionError) as error:
+        default_descriptors(["frage", "texte"])
+    first, second = str(error.value).splitlines()
+    assert "no column of question is known among 'frage', 'texte'. Name it with --question COLUMN" in first
+    assert "no column of contexts is known among 'frage', 'texte'. Name it with --contexts COLUMN" in second
+
+
+# --- the cache
+
+
+def test_a_cache_is_filled_and_used(score, cases, embedder, tmp_path):
+    path, store = save(tmp_path / "in.csv", cases), tmp_path / "store" / "c.sqlite"
+    first = score(path, cache=store)
+    assert sorted(embedder.texts) == ["E", "N", "east?", "north?"]
+    embedder.texts.clear()
+    assert score(path, cache=store) == first
+    with closing(Cache(store)) as cache:
+        assert score(path, cache=cache) == first
+        assert cache.stats().entries == {"vector": 4}  # a cache that was given is left open
+    assert embedder.texts == []

@@ -1,0 +1,260 @@
+"""Every Arrow type in every format, and files that appear only when they are whole."""
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from rag_descriptors.errors import FormatError, OptionError
+from rag_descriptors.jobs.outputs import check_output, check_place, open_output, replacing, to_json
+from rag_descriptors.traces.readers import open_traces
+
+ENDINGS = ["parquet", "arrow", "feather", "jsonl", "json", "csv"]
+FLAT = pa.array(["x", "y", None])
+DAY = dt.datetime(2024, 1, 2, 3, 4, 5)
+BYTES = pa.array([b"\xc3\xa9", b"\xff", None])
+
+
+def written(path, *tables):
+    """Write the batches of tables of one schema, and return what a reader finds."""
+    with open_output(path, tables[0].schema) as write:
+        for table in tables:
+            for batch in table.to_batches():
+                write(batch)
+    return [row for batch in open_traces([str(path)]).batches() for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    ("column", "in_json", "in_csv"),
+    [
+        (FLAT, ["x", "y", None], ["x", "y", ""]),
+        (FLAT.cast(pa.large_string()), ["x", "y", None], ["x", "y", ""]),
+        (FLAT.cast(pa.string_view()), ["x", "y", None], ["x", "y", ""]),
+        (FLAT.dictionary_encode(), ["x", "y", None], ["x", "y", ""]),
+        (pa.array(['a "b", c', "d\ne", " f "]), ['a "b", c', "d\ne", " f "], ['a "b", c', "d\ne", " f "]),
+        (pa.array([1, -(2**63), None]), [1, -(2**63), None], ["1", str(-(2**63)), ""]),
+        (pa.array([1, 2, None], pa.uint8()), [1, 2, None], ["1", "2", ""]),
+        (pa.array([0.5, float("nan"), None]), [0.5, None, None], ["0.5", "nan", ""]),
+        (pa.array([0.5, float("inf"), None], pa.float32()), [0.5, None, None], ["0.5", "inf", ""]),
+        (pa.array([np.float16(0.5), np.float16("nan"), None], pa.float16()), [0.5, None, None], ["0.5", "nan", ""]),
+        (pa.array([True, False, None]), [True, False, None], ["true", "false", ""]),
+        (pa.nulls(3), [None, None, None], ["", "", ""]),
+        (pa.array([Decimal("1.50"), None, Decimal("2.25")]), ["1.50", None, "2.25"], ["1.50", "", "2.25"]),
+        (pa.array([DAY, None, DAY], pa.timestamp("s")), [str(DAY), None, str(DAY)], [str(DAY), "", str(DAY)]),
+        (pa.array([DAY.date()] * 3), ["2024-01-02"] * 3, ["2024-01-02"] * 3),
+        (pa.array([DAY.time()] * 3, pa.time32("s")), ["03:04:05"] * 3, ["03:04:05"] * 3),
+        (pa.array([dt.timedelta(1)] * 3, pa.duration("s")), ["1 day, 0:00:00"] * 3, ["86400"] * 3),
+        (BYTES, ["é", "�", None], ["é", "�", ""]),
+        (BYTES.cast(pa.large_binary()), ["é", "�", None], ["é", "�", ""]),
+        (BYTES.cast(pa.binary_view()), ["é", "�", None], ["é", "�", ""]),
+        (pa.array([b"ab"] * 3, pa.binary(2)), ["ab"] * 3, ["ab"] * 3),
+        (pa.array([["x|y", None], [], None]), [["x|y", None], [], None], ['["x|y", null]', "[]", ""]),
+        (pa.array([["x"], [], None], pa.large_list(pa.string())), [["x"], [], None], ['["x"]', "[]", ""]),
+        (pa.array([[[1.5, float("nan")]], [None], None]), [[[1.5, None]], [None], None], None),
+        (pa.array([{"a": 1, "b": ["é"]}] * 3), [{"a": 1, "b": ["é"]}] * 3, ['{"a": 1, "b": ["é"]}'] * 3),
+        (pa.array([[{"text": "x", "at": DAY}]] * 3), [[{"text": "x", "at": str(DAY)}]] * 3, None),
+        (pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())), None, ['[["k", 1]]', "[]", ""]),
+        (pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}'] * 3)), ['{"a": 1}'] * 3, ['{"a": 1}'] * 3),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_each_type_in_each_format(tmp_path, ending, column, in_json, in_csv):
+    table = pa.table({"a": column, "b": [1, 2, 3]})
+    cells = [row["a"] for row in written(tmp_path / f"t.{ending}", table)]
+    expected = {"jsonl": in_json, "json": in_json, "csv": in_csv}.get(ending, column.to_pylist())
+    if expected is not None:
+        assert str(cells) == str(expected)  # as text: nan equals nan there
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_no_rows_are_a_valid_file(tmp_path, ending):
+    schema = pa.schema([("a", pa.float64()), ("b", pa.list_(pa.float64())), ("c", pa.string())])
+    path = tmp_path / f"t.{ending}"
+    assert written(path, schema.empty_table()) == []
+    names = open_traces([str(path)]).schema.names
+    assert names == ([] if ending.startswith("json") else ["a", "b", "c"])
+
+
+def test_no_rows_keep_their_types(tmp_path):
+    schema = pa.schema([("a", pa.float64()), ("b", pa.list_(pa.float64())), ("c", pa.int64())])
+    written(tmp_path / "t.parquet", schema.empty_table())
+    assert list(pd.read_parquet(tmp_path / "t.parquet").dtypes) == ["float64", "object", "int64"]
+    assert pa.parquet.read_schema(tmp_path / "t.parquet").equals(schema)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_batches_may_have_dictionaries_of_their_own(tmp_path, ending):
+    parts = [pa.table({"a": pa.array(texts).dictionary_encode()}) for texts in (["x", "y"], ["z", "x"])]
+    assert [row["a"] for row in written(tmp_path / f"t.{ending}", *parts)] == ["x", "y", "z", "x"]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json"])
+def test_json_is_strict(tmp_path, ending):
+    table = pa.table({"a": [float("nan"), 1.0], "b": [[1.0, None, float("nan")], None], "c": ["\x00\u2028", "é"]})
+    path = tmp_path / f"t.{ending}"
+    written(path, table)
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    text = path.read_text("utf-8")
+    whole = f"[{','.join(text.split(chr(10))[:-1])}]" if ending == "jsonl" else text
+    assert json.loads(whole, parse_constant=refuse) == [
+        {"a": None, "b": [1.0, None, None], "c": "\x00\u2028"},
+        {"a": 1.0, "b": None, "c": "é"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": float("nan"), "b": (1, float("-inf"))}, '{"a": null, "b": [1, null]}'),
+        (
+            [np.int64(1), np.float32(0.5), np.float64("nan"), np.bool_(True), np.float32("nan")],
+            "[1, 0.5, null, true, null]",
+        ),
+        (np.array([[1.0, np.nan]]), "[[1.0, null]]"),
+        ({1: "é", None: b"\xff"}, '{"1": "é", "None": "�"}'),
+        ([Decimal("0.10"), Path("x"), True, None], '["0.10", "x", true, null]'),
+        (2**70, str(2**70)),
+    ],
+)
+def test_to_json(value, text):
+    assert to_json(value) == text
+
+
+@pytest.mark.parametrize(
+    ("ending", "column"),
+    [
+        ("parquet", pa.array([{}, None], pa.struct([]))),
+        ("parquet", pa.array([(1, 2, 3)], pa.month_day_nano_interval())),
+        ("jsonl", pa.array([2**60], pa.timestamp("us"))),  # beyond Python's years
+        ("arrow", pa.array([["x"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))),
+    ],
+)
+def test_what_a_format_cannot_hold_is_one_clear_error(tmp_path, ending, column):
+    table = pa.table({"a": column})
+    other = table if ending != "arrow" else pa.table({"a": pa.array([["y"]], column.type)})
+    with pytest.raises(FormatError, match=rf"t\.{ending} can't be written as \.{ending}: .*another ending"):
+        written(tmp_path / f"t.{ending}", table, other)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_in_the_block_is_not_the_outputs(tmp_path):
+    with pytest.raises(pa.ArrowInvalid, match="mine"), open_output(tmp_path / "t.csv", pa.schema([])):
+        raise pa.ArrowInvalid("mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("t.txt", "the ending '.txt' is unknown"),
+        ("t.jsn", "Did you mean '.json'?"),
+        ("t", "the ending '' is unknown"),
+        ("no/t.csv", "is not there. Make it first"),
+        ("t.csv/t.csv", "is not there. Make it first"),
+        ("folder.csv", "is a folder"),
+    ],
+)
+def test_outputs_that_cannot_be_written(tmp_path, name, says):
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "t.csv").touch()
+    with pytest.raises(OptionError, match=says.replace("?", r"\?")):
+        check_output(tmp_path / name)
+
+
+def test_a_place_is_fine(tmp_path):
+    check_place("summary", tmp_path / "t")
+    check_output(tmp_path / "t.csv")
+
+
+def test_an_earlier_file_stays_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "t"
+    path.write_text("old")
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(KeyboardInterrupt))
+        file = stack.enter_context(replacing(path))
+        file.write(b"new")
+        file.flush()
+        assert path.read_text() == "old"
+        raise KeyboardInterrupt
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+    with replacing(path) as file:
+        file.write(b"new")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("new", [path])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_permissions_follow_the_umask(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with replacing(tmp_path / "t") as file:
+            file.write(b"x")
+        assert os.umask(umask) == umask  # which is left as it was
+    finally:
+        os.umask(before)
+    assert (tmp_path / "t").stat().st_mode & 0o777 == mode
+
+
+WRITE_MUCH = """
+import os, resource, sys
+from pathlib import Path
+import pyarrow as pa
+from rag_descriptors.jobs.outputs import open_output
+if sys.argv[2] == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+table = pa.table({"a": [os.urandom(50).hex() for _ in range(10_000)]})
+try:
+    with open_output(Path(sys.argv[1]), table.schema) as write:
+        for batch in table.to_batches(1000):
+            write(batch)
+except OSError as error:
+    sys.exit(f"errno {error.errno}")
+"""
+
+
+def write_much(path, how):
+    command = [sys.executable, "-c", WRITE_MUCH, str(path), how]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30).stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_that_cannot_grow_leaves_nothing_behind(tmp_path, ending):
+    path = tmp_path / f"t.{ending}"
+    path.write_text("old")
+    assert write_much(path, "limit") == "errno 27\n"  # EFBIG
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a small disk can't be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_full_disk_leaves_nothing_behind(small_disk, ending):
+    path = small_disk / f"t.{ending}"
+    path.write_text("old")
+    assert write_much(path, "disk") == "errno 28\n"  # ENOSPC
+    assert (path.read_text(), list(small_disk.iterdir())) == ("old", [path])
