@@ -91,9 +91,9 @@ def started():
         process.communicate()
 
 
-def wait_for(holds):
+def wait_for(holds, timeout_s=TIMEOUT_S):
     """Wait until something holds that another process brings about."""
-    end = time.monotonic() + TIMEOUT_S
+    end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.02)
@@ -215,12 +215,11 @@ def test_a_stopped_command_leaves_nothing_half_done(tmp_path, source, started, n
 def test_the_command_stops_in_the_midst_of_encoding(tmp_path, started):
     """With the real model at work: the message comes, the process ends, what was encoded is kept."""
     path, cache = tmp_path / "in.jsonl", tmp_path / "c.sqlite"
-    words = " ".join(f"word{n}" for n in range(100))
-    rows = [{"question": "what?", "contexts": [f"{n} {words}" for n in range(m, m + 4096)]} for m in (0, 4096)]
+    rows = [{"question": "what?", "contexts": [f"the {n}th of many short texts" for n in range(6000)]}]
     path.write_text("\n".join(map(json.dumps, rows)))
     code = "from rag_descriptors.cli import main; main()"
     process = started("-c", code, "score", path, "-o", tmp_path / "out.csv", "--cache", cache)
-    wait_for(lambda: entries(cache) > 0)
+    wait_for(lambda: entries(cache) > 0, timeout_s=4 * TIMEOUT_S)  # the question's vector: the model has loaded
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
