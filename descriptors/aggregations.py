@@ -32,14 +32,13 @@ Offsets = npt.NDArray[np.int64]
 
 
 class Aggregation(Protocol):
-    """A function from the scores of pairs to one value per row."""
+    """A function from the scores of pairs to one value per row, and the Arrow type of the column of them."""
 
-    @property
-    def type(self) -> pa.DataType:
-        """The Arrow type of the aggregated column."""
+    type: ClassVar[pa.DataType]
 
     def __call__(self, scores: Floats, offsets: Offsets) -> Floats:
         """Return one value per row, nan where nothing certain can be said."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class CustomAggregation:
     A row without scores, or with a context that could not be scored, is null without a call.
     """
 
-    function: Callable[[Floats], float]
+    function: Callable[[Floats], Any]
     type: ClassVar[pa.DataType] = pa.float64()
 
     def __repr__(self) -> str:

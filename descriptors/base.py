@@ -32,20 +32,24 @@ class Descriptor(Protocol):
     @property
     def name(self) -> str:
         """The name of the score column, unique within a run."""
+        ...
 
     @property
     def inputs(self) -> pa.Schema:
         """The columns that are read: `TEXT` or `CONTEXTS` fields (nulls for missing), or any other Arrow type."""
+        ...
 
     @property
     def outputs(self) -> pa.Schema:
         """The columns that are promised, for zero rows too. Made of `rag_descriptors.schemas` fields."""
+        ...
 
     def compute(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return the promised columns for `columns` (the inputs), row for row.
 
         A further column `{name} status`, though not promised, is counted in the summary of the run.
         """
+        ...
 
 
 class Bindable(Protocol):
@@ -53,6 +57,7 @@ class Bindable(Protocol):
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
         """Return this descriptor with each of its models replaced by `wrap(model)`."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +80,7 @@ class Scorer(Protocol):
 
     def __call__(self, questions: pa.DictionaryArray, contexts: pa.DictionaryArray) -> PairScores:
         """Return one score per pair. Both arrays have shape (n_pairs,), hold no null, and name each text once."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

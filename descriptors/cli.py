@@ -182,12 +182,10 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
     for line in described[0]:
         table.add_row(line, *(lines[line] for lines in described))
     texts = summary.texts
-    console = Console()
-    console.print(table)
-    console.print(
+    Console().print(table)
+    typer.echo(
         f"{summary.rows} rows in {summary.seconds:.1f} s; "
-        f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads",
-        highlight=False,
+        f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads"
     )
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from math import inf
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
-from rag_descriptors.aggregations import Aggregation, aggregation
+from rag_descriptors.aggregations import Aggregation, CustomAggregation, aggregation
 from rag_descriptors.base import PairScores, score_contexts, to_array, to_batch
 from rag_descriptors.conditions import Condition
 from rag_descriptors.errors import ScoringError
@@ -37,7 +38,7 @@ class ContextRelevance:
         method_params: For `"semantic_similarity"` the options of `SemanticSimilarity` and, unless an `embedder` is
             given, of `SentenceTransformerEmbedder`.
         aggregation_method: `"mean"` (the default), `"hit"`, `"hit_share"`, `"max"`, `"min"`, or a callable that takes
-            the array of one row's scores.
+            the array of one row's scores and returns any number.
         aggregation_method_params: For `"hit"` and `"hit_share"`: `threshold` (0.8).
         output_scores: Whether to give the score of each context.
         alias: The name of the score column.
@@ -117,8 +118,9 @@ class ContextRelevance:
     @property
     def outputs(self) -> pa.Schema:
         """The score column, and the others that were asked for."""
-        low = self._scorer.low
-        fields = [score_field(self.name, low, type=self._aggregation.type)]
+        low, how = self._scorer.low, self._aggregation
+        bounds = (-inf, inf) if isinstance(how, CustomAggregation) else (low, 1.0)
+        fields = [score_field(self.name, *bounds, type=how.type)]
         fields += [scores_field(f"{self.name} scores", low)] * self.output_scores
         fields += [reasons_field(f"{self.name} reasons")] * self.output_reasons
         fields += [status_field(f"{self.name} status")] * self.output_status

@@ -60,7 +60,7 @@ class FakeEmbedder:
     def _vector(self, text: str, words: Sequence[str]) -> npt.NDArray[np.float32]:
         if text in self.vectors:
             return np.asarray(self.vectors[text], np.float32)
-        total: npt.NDArray[np.float32] = np.sum([self._word(word) for word in words], axis=0, dtype=np.float32)
+        total: npt.NDArray[np.float32] = np.array([self._word(word) for word in words], np.float32).sum(axis=0)
         return total
 
     def _word(self, word: str) -> npt.NDArray[np.float64]:
@@ -99,11 +99,11 @@ def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:
 
 
 def _check_without_data(descriptor: Descriptor, example: pd.DataFrame) -> None:
-    full, empty = add_descriptors(example, descriptor), add_descriptors(example.iloc[:0], descriptor)
+    full, empty = _scored(descriptor, example), _scored(descriptor, example.iloc[:0])
     _require(list(empty.columns) == list(full.columns), "a table without rows lost columns")
     _require(list(empty.dtypes) == list(full.dtypes), "a table without rows changed dtypes")
     nulls = example.assign(**dict.fromkeys(descriptor.inputs.names))
-    _require(len(add_descriptors(nulls, descriptor)) == len(nulls), "rows of nulls were lost")
+    _require(len(_scored(descriptor, nulls)) == len(nulls), "rows of nulls were lost")
 
 
 def _pickled(descriptor: Descriptor) -> Any:
@@ -131,8 +131,12 @@ def _indexes(n_rows: int) -> dict[str, list[Any]]:
 
 
 def _records(descriptor: Descriptor, table: pd.DataFrame) -> list[dict[str, Any]]:
+    return _plain(_scored(descriptor, table)[descriptor.outputs.names])
+
+
+def _scored(descriptor: Descriptor, table: pd.DataFrame) -> pd.DataFrame:
     try:
-        return _plain(add_descriptors(table, descriptor)[descriptor.outputs.names])
+        return add_descriptors(table, descriptor)
     except ScoringError as error:
         raise AssertionError(str(error)) from error
 

@@ -73,9 +73,7 @@ def test_duplicate_column_names(traces, relevance, embedder):
     doubled = pd.concat([traces, extra, extra], axis=1)
     assert list(add_descriptors(doubled, relevance()).columns) == ["question", "contexts", "extra", "extra", "cr"]
     embedder.texts.clear()
-    with pytest.raises(
-        MissingColumnError, match=r"column 'question' stands there 2 times\. Rename or drop all but one"
-    ):
+    with pytest.raises(MissingColumnError, match=r"column 'question' stands there 2 times\. Rename or drop"):
         add_descriptors(pd.concat([traces, traces[["question"]]], axis=1), relevance())
     assert embedder.texts == []
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -18,7 +19,8 @@ from rag_descriptors.progress import Progress
 
 __all__ = ["CachedEmbedder", "TextMeter", "digest"]
 
-TEXTS_AT_ONCE = 1024
+FIRST_BLOCK = 64  # texts
+SECONDS_A_BLOCK = 1
 VECTOR = "vector"
 ITEM = 4  # bytes of an int32 or a float32
 
@@ -47,7 +49,7 @@ class CachedEmbedder:
         known = self._known(keys)
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
-        for places in _longest_first(missing, texts):
+        for places in _blocks(sorted(missing, key=lambda place: len(texts[place]), reverse=True)):
             answers = self._encode([texts[place] for place in places], role)
             encoded = dict(zip((keys[place] for place in places), answers, strict=True))
             self._cache.put(VECTOR, {key: answer for key, answer in encoded.items() if _is_finite(answer)})
@@ -84,11 +86,15 @@ def digest(*fields: str) -> bytes:
     return hashlib.blake2b(b"".join(b"%d:%b" % (len(field), field) for field in encoded), digest_size=16).digest()
 
 
-def _longest_first(places: list[int], texts: Sequence[str]) -> Iterator[list[int]]:
-    """Yield places in blocks of texts of like length, so that little is padded."""
-    ordered = sorted(places, key=lambda place: len(texts[place]), reverse=True)
-    for start in range(0, len(ordered), TEXTS_AT_ONCE):
-        yield ordered[start : start + TEXTS_AT_ONCE]
+def _blocks(places: list[int]) -> Iterator[list[int]]:
+    """Yield places in blocks that grow while they are done in less than a second: what a kill can lose stays small."""
+    size, start = FIRST_BLOCK, 0
+    while start < len(places):
+        began = time.monotonic()
+        yield places[start : start + size]
+        start += size
+        if time.monotonic() - began < SECONDS_A_BLOCK:
+            size *= 2
 
 
 def _unpack(answers: Sequence[bytes]) -> Embeddings:

@@ -47,9 +47,11 @@ class Embedder(Protocol):
 
     def identity(self, role: Role) -> Mapping[str, Any]:
         """Return all that changes a vector, as JSON values: what a cache and a summary know the model by."""
+        ...
 
     def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
         """Return one vector per text; `role` says whether the texts are questions or contexts."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +121,9 @@ class SentenceTransformerEmbedder:
         tokenizer, limit = load_tokenizer(self._folder), model_limit(self._folder)
         if limit is None:
             return [[text] for text in texts]
-        taken = len(tokenizer.encode(self._prompt(role)))
+        room = max(limit - len(tokenizer.encode(self._prompt(role))), 1)
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [_cut(text, encoding.offsets, limit - taken) for text, encoding in zip(texts, encodings, strict=True)]
+        return [_cut(text, encoding.offsets, room) for text, encoding in zip(texts, encodings, strict=True)]
 
     @property
     def _folder(self) -> Path:
@@ -156,9 +158,9 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], room: int) -> list[str]:
     if len(spans) <= room:
         return [text]
     words = [i for i, (start, _) in enumerate(spans) if i == 0 or start > spans[i - 1][1]]
-    windows, first = [], 0
+    windows, first, last = [], 0, 0
     while first + room < len(spans):
-        last = _word_before(words, first + room, above=first)
+        last = _word_before(words, first + room, above=max(first, last))
         windows.append(text[spans[first][0] : spans[last - 1][1]])
         first = _word_before(words, last - room // 4, above=first)
     return [*windows, text[spans[first][0] :]]
@@ -166,5 +168,5 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], room: int) -> list[str]:
 
 def _word_before(words: Sequence[int], token: int, *, above: int) -> int:
     """Return the last token at or before `token` that begins a word, or `token` where a word fills all from `above`."""
-    found = words[bisect_right(words, token) - 1]
+    found = words[max(bisect_right(words, token) - 1, 0)]
     return found if found > above else max(token, above + 1)

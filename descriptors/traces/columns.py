@@ -43,7 +43,7 @@ def to_column(
     return _blank_to_null(_parse_each(cells, field, row_name) if column is None else column)
 
 
-def _convert(cells: pa.Array | pa.ChunkedArray | Sequence[object], kind: pa.DataType) -> pa.Array | None:
+def _convert(cells: Any, kind: pa.DataType) -> pa.Array | None:
     """Convert a whole column at once; None where only the cell parser can tell what the cells mean."""
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
@@ -66,9 +66,7 @@ def is_settled(found: pa.DataType, kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
 
 
-def _parse_each(
-    cells: pa.Array | pa.ChunkedArray | Sequence[object], field: pa.Field, row_name: Callable[[int], str]
-) -> pa.Array:
+def _parse_each(cells: Any, field: pa.Field, row_name: Callable[[int], str]) -> pa.Array:
     parse = PARSERS[field.type]
     parsed, problems = [], []
     for position, cell in enumerate(cells.to_pylist() if isinstance(cells, pa.Array | pa.ChunkedArray) else cells):
@@ -90,5 +88,6 @@ def _blank_to_null(column: pa.Array) -> pa.Array:
     if column.type == TEXT:
         first = pc.utf8_slice_codeunits(column, 0, 1)
         if pc.any(pc.or_(pc.equal(first, ""), pc.utf8_is_space(first))).as_py():
-            return pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), pa.scalar(None, TEXT), column)
+            is_blank = pc.equal(pc.utf8_trim_whitespace(column), "").fill_null(False)
+            return pc.replace_with_mask(column, is_blank, pa.scalar(None, TEXT))
     return column

@@ -21,7 +21,7 @@ from rag_descriptors.traces.contexts import scrub
 
 __all__ = ["Traces", "open_traces"]
 
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE = 4096
 CSV_BLOCK_BYTES = 32 * 1024 * 1024
 JSON_TEXT = pa.string()
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")

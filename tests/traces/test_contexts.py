@@ -15,7 +15,7 @@ from rag_descriptors.traces.contexts import parse_contexts, parse_text
 
 nan = float("nan")
 DEEP = 100_000
-NULLS = [None, nan, pd.NA, pd.NaT, np.float32("nan"), np.float64("nan"), np.datetime64("NaT"), Decimal("NaN")]
+NULLS = [None, nan, pd.NA, pd.NaT, np.float32("nan"), np.float64("nan"), np.datetime64("NaT", "ns"), Decimal("NaN")]
 
 
 @dataclass

@@ -1,0 +1,110 @@
+# /// script
+# dependencies = ["nox[uv]>=2025.11"]
+# ///
+"""Everything that is checked: `nox` runs it all, `nox -s lint` one session, `nox -l` lists them."""
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+import nox
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+OLDEST, *NEWER = nox.project.python_versions(PROJECT)
+TORCH = "torch==2.13.0"
+WITHOUT_MODEL = ("-m", "not model")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import rag_descriptors
+for module in pkgutil.walk_packages(rag_descriptors.__path__, "rag_descriptors."):
+    importlib.import_module(module.name)
+assert not {"descriptors", "schemas"} & set(sys.modules), "a module imports the folders by their own names"
+"""
+
+nox.options.default_venv_backend = "uv"
+nox.options.error_on_missing_interpreters = False
+
+
+@nox.session(python=[OLDEST, *NEWER])
+def tests(session: nox.Session) -> None:
+    """The oldest Python: every test, with coverage. The newer ones: all tests that need no model."""
+    if session.python == OLDEST:
+        install_torch(session)
+        install_editable(session, "[all]")
+        session.run("pytest", "--cov", "--cov-report=term-missing:skip-covered", *session.posargs)
+    else:
+        install_editable(session)
+        session.run("pytest", *WITHOUT_MODEL, *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def minimums(session: nox.Session) -> None:
+    """The oldest dependencies that pyproject.toml allows."""
+    install_editable(session, "", "--resolution=lowest-direct")
+    session.run("uv", "pip", "list")
+    session.run("pytest", *WITHOUT_MODEL, *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Every pre-commit hook, on every file."""
+    session.install("--group", "lint")
+    session.run("pre-commit", "run", "--all-files", "--show-diff-on-failure")
+
+
+@nox.session(python=OLDEST)
+def types(session: nox.Session) -> None:
+    """Both type checkers; they see the package only where the editable install is a tree of links."""
+    session.install("-e", ".", "--config-settings", "editable_mode=strict", "--group", "types")
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session(python=OLDEST)
+def wheel(session: nox.Session) -> None:
+    """The wheel: its files, its metadata, and the tests run against it away from the sources."""
+    with TemporaryDirectory() as folder:
+        run_tool(session, "build[uv]", "python", "-m", "build", "--installer=uv", f"--outdir={folder}")
+        run_tool(session, "twine", "twine", "check", "--strict", *map(str, Path(folder).glob("rag_descriptors-*")))
+        built = next(Path(folder).glob("*.whl"))
+        compare_files(session, built)
+        session.install(str(built), "--group", "test")
+        session.run("python", "-c", IMPORT_ALL)
+        shutil.copytree("tests", Path(folder) / "tests")
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copy(name, folder)
+        with session.chdir(folder):
+            session.run("pytest", *WITHOUT_MODEL, *session.posargs)
+
+
+def install_torch(session: nox.Session) -> None:
+    """By pip, which takes a CPU build from the folders that a machine is set up with; uv does not look there."""
+    session.install("pip")
+    session.run("python", "-m", "pip", "install", "--no-compile", TORCH)
+
+
+def install_editable(session: nox.Session, extra: str = "", *options: str) -> None:
+    """Editable, for uv would take a wheel of earlier sources from its cache."""
+    session.install("-e", f".{extra}", "--group", "test", *options)
+
+
+def run_tool(session: nox.Session, requirement: str, *command: str) -> None:
+    """Run a tool in an environment of its own."""
+    session.run("uv", "run", "--isolated", "--no-project", f"--with={requirement}", "--", *command)
+
+
+def compare_files(session: nox.Session, built: Path) -> None:
+    """Stop where the wheel lacks a source file, or holds another: each package is named in pyproject.toml by hand."""
+    listed = session.run(
+        *("git", "ls-files", "--cached", "--others", "--exclude-standard", "descriptors", "schemas"),
+        external=True,
+        silent=True,
+    )
+    names = {folder: name for name, folder in PROJECT["tool"]["setuptools"]["package-dir"].items()}
+    paths = [line.partition("/") for line in str(listed).splitlines()]
+    expected = {f"{names[folder].replace('.', '/')}/{rest}" for folder, _, rest in paths}
+    with ZipFile(built) as archive:
+        found = {name for name in archive.namelist() if ".dist-info/" not in name}
+    if expected != found:
+        session.error(f"missing from the wheel: {sorted(expected - found)}; only there: {sorted(found - expected)}")

@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+
+from rag_descriptors import Cache
+from rag_descriptors.cache.cached import FIRST_BLOCK, CachedEmbedder, TextMeter, digest
+from rag_descriptors.errors import ModelError
+from rag_descriptors.models.embedder import Embeddings
+from rag_descriptors.progress import Progress
+from rag_descriptors.testing import FakeEmbedder
+
+nan = float("nan")
+
+
+@pytest.fixture
+def cache():
+    cache = Cache()
+    yield cache
+    cache.close()
+
+
+@pytest.fixture
+def meter():
+    meter = TextMeter()
+    yield meter
+    meter.close()
+
+
+@pytest.fixture
+def cached(cache, meter):
+    return lambda embedder: CachedEmbedder(embedder, cache, meter, Progress("texts", show=False))
+
+
+def test_vectors_are_those_of_the_embedder(cached):
+    texts = ["b", "a a a", "c c", "a b c d"]
+    expected = FakeEmbedder(max_tokens=2).embed(texts, "query")
+    embedder = cached(FakeEmbedder(max_tokens=2))
+    for _ in range(2):
+        found = embedder.embed(texts, "query")
+        assert np.array_equal(found.vectors, expected.vectors)
+        assert found.vectors.dtype == np.float32
+        assert found.unread.tolist() == [0, 1, 0, 2]
+
+
+def test_only_unknown_texts_are_encoded_the_longest_first(cached):
+    fake = FakeEmbedder()
+    embedder = cached(fake)
+    embedder.embed(["aa", "a"], "query")
+    embedder.embed(["b", "a", "bbb"], "query")
+    assert fake.texts == ["aa", "a", "bbb", "b"]
+
+
+def test_many_texts_are_stored_block_by_block(cached, cache):
+    class Failing(FakeEmbedder):
+        def embed(self, texts, role):
+            if self.texts:
+                raise ConnectionError
+            return super().embed(texts, role)
+
+    texts = [f"text {n:05}" for n in range(FIRST_BLOCK + 5)]
+    with pytest.raises(ConnectionError):
+        cached(Failing(n_dimensions=2)).embed(texts, "document")
+    assert cache.stats().entries == {"vector": FIRST_BLOCK}
+    resumed = FakeEmbedder(n_dimensions=2)
+    found = cached(resumed).embed(texts, "document")
+    assert resumed.texts == texts[-5:]
+    assert np.array_equal(found.vectors, FakeEmbedder(n_dimensions=2).embed(texts, "document").vectors)
+
+
+class ByRole(FakeEmbedder):
+    def identity(self, role):
+        return {**super().identity(role), "role": role}
+
+
+@pytest.mark.parametrize(("kind", "n_encoded"), [(FakeEmbedder, 1), (ByRole, 2)])
+def test_what_the_identity_names_is_in_the_key(cached, kind, n_encoded):
+    fake = kind()
+    for role in ("query", "document", "query"):
+        cached(fake).embed(["a"], role)
+    assert len(fake.texts) == n_encoded
+
+
+def test_identity_and_windows_are_the_embedders(cached):
+    fake = FakeEmbedder(max_tokens=1)
+    assert cached(fake).identity("query") == fake.identity("query")
+    assert cached(fake).windows(["a b"], "document") == [["a", "b"]]
+
+
+class Odd:
+    def __init__(self, vectors, unread):
+        self.answer = Embeddings(vectors, unread)
+
+    def identity(self, role):
+        return {"model": "odd"}
+
+    def embed(self, texts, role):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("vectors", "unread"),
+    [
+        (np.ones((1, 3)), [0, 0]),
+        (np.ones((3, 3)), [0, 0]),
+        (np.ones(2), [0, 0]),
+        (np.ones((2, 3, 1)), [0, 0]),
+        (np.ones((2, 3)), [0]),
+        (np.ones((2, 3)), 0),
+    ],
+)
+def test_an_embedder_that_breaks_its_contract(cached, cache, vectors, unread):
+    with pytest.raises(ModelError, match=r"for 2 texts\. It must return one vector and one count per text"):
+        cached(Odd(vectors, unread)).embed(["a", "b"], "query")
+    assert cache.stats().entries == {}
+
+
+def test_an_embedder_may_answer_with_lists(cached):
+    found = cached(Odd([[1, 0], [0, 1]], [0, 2])).embed(["a", "b"], "query")
+    assert found.vectors.tolist() == [[1, 0], [0, 1]]
+    assert found.unread.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(("broken", "n_stored"), [(nan, 1), (float("inf"), 1), (0.0, 2)])
+def test_what_is_no_number_is_not_stored(cached, cache, broken, n_stored):
+    cached(FakeEmbedder(vectors={"a": (1, 0), "b": (broken, 0)})).embed(["a", "b"], "query")
+    assert cache.stats().entries == {"vector": n_stored}
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (("a", "b"), ("ab",)),
+        (("a", "bc"), ("ab", "c")),
+        (("a", ""), ("", "a")),
+        (("a",), ("a", "")),
+        (("1:a",), ("a",)),
+        (("é",), ("e\u0301",)),
+    ],
+)
+def test_fields_of_a_digest_do_not_run_together(left, right):
+    assert digest(*left) != digest(*right)
+    assert digest(*left) == digest(*left)
+    assert len(digest(*left)) == 16
+
+
+def test_the_meter_counts_each_text_once(meter):
+    meter.count([b"a", b"b"], np.array([True, False]), n_encoded=2)
+    meter.count([b"a", b"c"], np.array([True, False]), n_encoded=1)
+    meter.count([], np.array([], bool), n_encoded=0)
+    assert (meter.distinct, meter.cut, meter.encoded) == (3, 1, 3)
+
+
+def test_the_meter_of_an_embedder(cached, meter):
+    embedder = cached(FakeEmbedder(max_tokens=1))
+    for texts in (["a", "a b"], ["a b", "c d"]):
+        embedder.embed(texts, "document")
+    assert (meter.distinct, meter.cut, meter.encoded) == (3, 2, 3)

@@ -1,0 +1,81 @@
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import rag_descriptors
+
+HEAVY = {
+    "huggingface_hub",
+    "litellm",
+    "pyspark",
+    "sentence_transformers",
+    "spacy",
+    "tokenizers",
+    "torch",
+    "transformers",
+}
+
+
+def loaded(code):
+    script = f"{code}\nimport sys; print(sorted(sys.modules))"
+    command = [sys.executable, "-W", "error", "-c", script]
+    folder = Path(__file__).parents[1]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
+    return set(ast.literal_eval(run.stdout))
+
+
+CONSTRUCT = """
+from rag_descriptors import ContextRelevance, SentenceTransformerEmbedder
+repr(ContextRelevance("question", "contexts", method_params={"batch_size": 8}).outputs)
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["import rag_descriptors", "import rag_descriptors.testing, rag_descriptors.schemas", CONSTRUCT]
+)
+def test_nothing_heavy_is_loaded(code):
+    modules = loaded(code)
+    assert "rag_descriptors" in modules
+    assert modules & {*HEAVY, "descriptors", "schemas"} == set()
+
+
+def test_public_names():
+    public = {name for name, item in vars(rag_descriptors).items() if name[0] != "_" and not is_module(item)}
+    assert sorted(public) == rag_descriptors.__all__
+
+
+def is_module(item):
+    return isinstance(item, type(sys))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "aggregations",
+        "base",
+        "conditions",
+        "errors",
+        "frame",
+        "longframe",
+        "models.embedder",
+        "models.find",
+        "options",
+        "progress",
+        "relevance",
+        "schemas",
+        "scoring",
+        "similarity",
+        "summary",
+        "testing",
+        "traces.columns",
+        "traces.contexts",
+    ],
+)
+def test_all_names_what_is_there(module):
+    loaded = import_module(f"rag_descriptors.{module}")
+    assert list(loaded.__all__) == sorted(loaded.__all__)
+    assert all(hasattr(loaded, name) for name in loaded.__all__)
