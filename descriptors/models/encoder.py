@@ -50,6 +50,8 @@ class Encoder:
 
     def __call__(self, texts: Sequence[str], prompt: str) -> Vectors:
         """Return one vector per text, shape (n_texts, n_dimensions); texts are cut at the model's limit."""
+        if not texts:
+            return np.empty((0, self.model.get_embedding_dimension()), np.float32)
         features = self.model.preprocess(list(texts), prompt=prompt or None)
         mask = features["attention_mask"].bool()
         lengths = mask.sum(1).tolist()
@@ -116,7 +118,7 @@ def _onnx_forward(model: Any, folder: Path, dtype: str, _n_workers: int) -> Forw
     onnxruntime = import_extra("onnxruntime", "onnx")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(_exported(model, folder), options, ["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(_exported(model, folder, "onnx"), options, ["CPUExecutionProvider"])
 
     def forward(features: Features) -> Vectors:
         vectors: Vectors = session.run(None, {"input_ids": features["input_ids"].numpy()})[0]
@@ -133,7 +135,7 @@ def _openvino_forward(model: Any, folder: Path, dtype: str, n_workers: int) -> F
         "NUM_STREAMS": str(n_workers),
         "INFERENCE_NUM_THREADS": n_workers,
     }
-    compiled = openvino.Core().compile_model(_exported(model, folder), "CPU", settings)
+    compiled = openvino.Core().compile_model(_exported(model, folder, "openvino"), "CPU", settings)
 
     def forward(features: Features) -> Vectors:
         request = compiled.create_infer_request()
@@ -150,10 +152,10 @@ BACKENDS: Mapping[str, Callable[[Any, Path, str, int], Forward]] = {
 }
 
 
-def _exported(model: Any, folder: Path) -> str:
+def _exported(model: Any, folder: Path, extra: str) -> str:
     """Return the ONNX file of a model, which takes token ids without padding; it is made once per user."""
     torch = import_extra("torch", "semantic")
-    import_extra("onnx", "onnx")
+    import_extra("onnx", extra)
     name = f"{model_digest(folder)[:32]}-{EXPORT_VERSION}-torch{torch.__version__.partition('+')[0]}.onnx"
     path = platformdirs.user_cache_path("rag-descriptors") / "onnx" / name
     if not path.exists():
@@ -218,10 +220,6 @@ def _unpadded(value: Any, mask: Any, rows: list[int], length: int) -> Any:
     if getattr(value, "shape", None) != mask.shape:
         return value
     return value[rows][mask[rows]].reshape(len(rows), length)
-
-
-def _to(value: Any, device: Any) -> Any:
-    return value.to(device) if hasattr(value, "to") else value
 
 
 def _has_bfloat16() -> bool:

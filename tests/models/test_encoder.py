@@ -1,0 +1,291 @@
+"""The real model on each backend, against sentence-transformers one text at a time."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rag_descriptors import Cache, ContextRelevance, SentenceTransformerEmbedder
+from rag_descriptors.errors import MissingExtraError, ModelError
+from rag_descriptors.jobs.batch import score_traces
+from rag_descriptors.models import encoder
+from rag_descriptors.models.encoder import load_encoder
+from rag_descriptors.models.find import find_model
+from rag_descriptors.traces import readers
+from rag_descriptors.traces.readers import open_traces
+
+SAMPLE = Path(__file__).parents[1] / "data" / "traces_mtrag.jsonl"
+BACKENDS = ["torch", "openvino", "onnx"]
+
+pytestmark = [
+    pytest.mark.model,
+    # torch's own exporter, and what openvino imports, use what torch and Python deprecate
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def user_cache(tmp_path_factory):
+    """Exported models go into a folder of this module."""
+    folder = tmp_path_factory.mktemp("user")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        load_encoder.cache_clear()
+        yield folder
+    load_encoder.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def folder():
+    return find_model("all-MiniLM-L6-v2")
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Thirty real passages, with very short and over-long ones among them."""
+    rows = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()]
+    passages = list(dict.fromkeys(text for row in rows for text in row["contexts"]))
+    return ["a", ".", "Ja?", "東京は日本の首都です。", " ".join(passages[:5]), "very " * 600, *passages[:24]]
+
+
+@pytest.fixture(scope="module")
+def expected(folder, texts):
+    """What sentence-transformers says of each text alone, in float32."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    return np.array([model.encode(text) for text in texts])
+
+
+def embedder(backend, **options):
+    pytest.importorskip({"onnx": "onnxruntime"}.get(backend, backend))
+    return SentenceTransformerEmbedder(backend=backend, **options)
+
+
+def vectors(backend, texts, **options):
+    return embedder(backend, **options).embed(texts, "document").vectors
+
+
+# --- the vectors
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_each_backend_agrees_with_sentence_transformers(texts, expected, backend, batch_size):
+    found = vectors(backend, texts, batch_size=batch_size)
+    assert (found.shape, found.dtype) == ((30, 384), np.float32)
+    assert np.abs(found - expected).max() < 1e-4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_vector_does_not_hang_on_the_texts_beside_it(texts, backend):
+    together = vectors(backend, texts)
+    order = np.random.default_rng(0).permutation(len(texts))
+    assert np.array_equal(vectors(backend, [texts[place] for place in order]), together[order])
+    assert np.array_equal(vectors(backend, texts[3:11]), together[3:11])
+    for place in (0, 4, 5, 17):
+        assert np.array_equal(vectors(backend, [texts[place]])[0], together[place])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_threads_may_share_a_model(texts, backend):
+    together = vectors(backend, texts)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda start: vectors(backend, texts[start : start + 10]), [0, 10, 20]))
+    assert np.array_equal(np.concatenate(found), together)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_texts_give_no_vectors(backend):
+    read = embedder(backend).embed([], "document")
+    assert (read.vectors.shape, read.unread.shape) == ((0, 384), (0,))
+
+
+@pytest.mark.parametrize("backend", ["torch", "openvino"])
+@pytest.mark.filterwarnings("ignore:this processor has no bfloat16 units")
+def test_bfloat16_is_close(texts, expected, backend):
+    found = vectors(backend, texts, dtype="bfloat16")
+    cosines = np.einsum("ij,ij->i", found, expected) / np.linalg.norm(found, axis=1)
+    assert cosines.min() > 0.999
+
+
+def test_a_device_may_be_given(texts, folder, expected):
+    assert load_encoder(folder, "torch", "float32", "cpu", None).model.device.type == "cpu"
+    found = vectors("torch", texts[:3], device="cpu")
+    assert np.abs(found - expected[:3]).max() < 1e-4
+
+
+def test_elsewhere_than_on_a_cpu_texts_go_in_batches_from_one_thread(folder):
+    """The device `meta` computes nothing, but is no CPU."""
+    pytest.importorskip("torch")
+    loaded = load_encoder(folder, "torch", "float32", "meta", None)
+    assert (loaded.batch_size, loaded.n_workers) == (encoder.BATCH_ON_DEVICE, 1)
+    assert load_encoder(folder, "torch", "float32", "meta", 3).batch_size == 3
+
+
+def test_one_thread_computes_the_same(folder, texts):
+    loaded = load_encoder(folder, "torch", "float32", "cpu", None)
+    forward = encoder.BACKENDS["torch"](loaded.model, folder, "float32", 1)
+    alone = encoder.Encoder(loaded.model, forward, batch_size=1, n_workers=1)
+    assert np.abs(alone(texts, "") - loaded(texts, "")).max() < 1e-5
+
+
+def test_features_that_are_no_tensors_go_as_they_are():
+    torch = pytest.importorskip("torch")
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    assert encoder._unpadded("text", mask, [0], 2) == "text"
+    assert encoder._unpadded(torch.tensor([[1, 2, 0], [3, 4, 5]]), mask, [0], 2).tolist() == [[1, 2]]
+
+
+def test_a_prompt_stands_before_each_text(folder, texts):
+    loaded = load_encoder(folder, "torch", "float32", None, None)
+    assert np.array_equal(loaded(texts[:3], "query: "), loaded([f"query: {text}" for text in texts[:3]], ""))
+
+
+# --- the scores
+
+
+@pytest.mark.filterwarnings("ignore::rag_descriptors.errors.TruncationWarning")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_scores_do_not_hang_on_batches_or_cache(tmp_path, monkeypatch, backend):
+    rows = SAMPLE.read_text("utf-8").splitlines()
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join([*rows, *reversed(rows)][:60]))
+    params = {"embedder": embedder(backend)}
+    descriptor = ContextRelevance(
+        "question", "contexts", method_params=params, aggregation_method="hit", output_scores=True
+    )
+    outputs = []
+    full = Cache(tmp_path / "c.sqlite")
+    for rows_at_once, cache in ((8192, full), (7, full), (1, full), (7, None)):
+        monkeypatch.setattr(readers, "ROWS_AT_ONCE", rows_at_once)
+        output = tmp_path / "out.jsonl"
+        score_traces(open_traces([str(path)]), output, [descriptor], cache=cache)
+        outputs.append(output.read_bytes())
+    full.close()
+    assert len(set(outputs)) == 1
+
+
+# --- what goes wrong
+
+
+def test_bfloat16_without_units_warns(folder, monkeypatch):
+    torch = pytest.importorskip("torch")
+    for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.setattr(torch.cpu, probe, lambda: False, raising=False)
+    load_encoder.cache_clear()
+    with pytest.warns(UserWarning, match="no bfloat16 units: bfloat16 will not be faster here"):
+        load_encoder(folder, "torch", "bfloat16", "cpu", None)
+
+
+@pytest.mark.parametrize("probe", ["_is_amx_tile_supported", "_is_avx512_bf16_supported"])
+def test_bfloat16_with_units_does_not_warn(folder, monkeypatch, probe):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cpu, probe, lambda: True, raising=False)
+    load_encoder.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        load_encoder(folder, "torch", "bfloat16", "cpu", None)
+
+
+@pytest.mark.filterwarnings("ignore:this processor has no bfloat16 units")
+def test_onnx_has_no_bfloat16():
+    with pytest.raises(
+        ModelError, match=r"the onnx backend computes in float32, not bfloat16\. Use backend='openvino'"
+    ):
+        vectors("onnx", ["a"], dtype="bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("backend", "module", "extra"),
+    [
+        ("torch", "sentence_transformers", "semantic"),
+        ("onnx", "onnxruntime", "onnx"),
+        ("onnx", "onnx", "onnx"),
+        ("openvino", "openvino", "openvino"),
+        ("openvino", "onnx", "openvino"),
+    ],
+)
+def test_a_missing_package_names_its_extra(monkeypatch, backend, module, extra):
+    loaded = embedder(backend)
+    load_encoder.cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(
+        MissingExtraError, match=rf"{module} is not installed\. pip install 'rag-descriptors\[{extra}\]'"
+    ):
+        loaded.embed(["a"], "document")
+    load_encoder.cache_clear()
+
+
+def test_a_folder_without_a_model_is_one_clear_error(tmp_path):
+    with pytest.raises(ModelError, match=f"the model in {tmp_path} does not load: "):
+        load_encoder(tmp_path, "torch", "float32", None, None)
+
+
+def test_an_unknown_device_is_one_clear_error(folder):
+    with pytest.raises(ModelError, match=r"does not load: .*nonsense"):
+        load_encoder(folder, "torch", "float32", "nonsense", None)
+
+
+# --- the exported file
+
+
+def test_the_export_is_made_once_and_whole(user_cache, texts):
+    vectors("onnx", texts[:1])
+    (exported,) = (user_cache / "rag-descriptors" / "onnx").iterdir()  # nothing temporary stays
+    made = exported.stat().st_mtime_ns
+    load_encoder.cache_clear()
+    vectors("onnx", texts[:1])
+    vectors("openvino", texts[:1])
+    assert exported.stat().st_mtime_ns == made
+    assert exported.parent.stat().st_mode & 0o777 == 0o700 or os.name != "posix"
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxruntime")
+
+    def half(module, inputs, path, **_):
+        Path(path).write_bytes(b"half a model")
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.onnx, "export", half)
+    load_encoder.cache_clear()
+    with pytest.raises(ModelError, match=r"can't be exported to ONNX: out of memory\. Use backend='torch'"):
+        vectors("onnx", ["a"])
+    assert list((tmp_path / "rag-descriptors" / "onnx").iterdir()) == []
+
+
+# --- no connection
+
+
+CONNECTIONS = """
+import sys
+made = []
+
+
+def hook(event, data):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        made.append((event, data))
+
+
+sys.addaudithook(hook)
+from rag_descriptors import SentenceTransformerEmbedder
+SentenceTransformerEmbedder(backend=sys.argv[1]).embed(["a"], "document")
+import time; time.sleep(1)
+print(made, "openvino" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_connection_is_made(user_cache, backend):
+    embedder(backend)
+    command = [sys.executable, "-c", CONNECTIONS, backend]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.stdout == f"[] {backend == 'openvino'}\n", done.stderr

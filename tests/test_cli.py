@@ -1,0 +1,466 @@
+"""The command: exit codes, what stands on stdout and stderr, and what is loaded."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from rag_descriptors import Cache, cli
+from rag_descriptors.errors import (
+    CacheError,
+    CacheWarning,
+    CellError,
+    ColumnConflictError,
+    DescriptorError,
+    FormatError,
+    MissingColumnError,
+    MissingExtraError,
+    ModelNotFoundError,
+    OptionError,
+    PlanError,
+    ScoringError,
+)
+
+SAMPLE = Path(__file__).parent / "data" / "traces_mtrag.jsonl"
+MAIN = "from rag_descriptors.cli import main; main()"
+
+
+@pytest.fixture
+def traces(tmp_path):
+    """A small trace file; its rows and columns by keyword."""
+
+    def make(name="in.jsonl", **columns):
+        columns = columns or {"question": ["What is red?"], "contexts": [["An apple is red.", "The sky is blue."]]}
+        frame = pd.DataFrame(columns)
+        path = tmp_path / name
+        if path.suffix == ".csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_json(path, orient="records", lines=True)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Run `main` in this process: exit code, stdout, stderr. The user's cache folder is an own one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["rag-descriptors", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            cli.main()
+        captured = capsys.readouterr()
+        return exited.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Run the command in a process of its own, and say which heavy packages it had loaded at its end."""
+
+    def run(*arguments, cache=None, before=""):
+        loaded = tmp_path / "loaded"
+        code = (
+            f"{before}\nimport atexit, pathlib, sys\n"
+            "heavy = {'torch', 'sentence_transformers', 'transformers', 'openvino', 'onnxruntime'}\n"
+            f"atexit.register(lambda: pathlib.Path({str(loaded)!r}).write_text(' '.join(heavy & sys.modules.keys())))\n"
+            f"{MAIN}"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            env={**os.environ, "XDG_CACHE_HOME": str(cache or tmp_path / "user"), "COLUMNS": "200"},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done, loaded.read_text().split()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A user's cache folder with the vectors of the sample, its summary, and its output."""
+    folder = tmp_path_factory.mktemp("filled")
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "score", SAMPLE, "-o", folder / "out.jsonl", "--json"],
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout), (folder / "out.jsonl").read_bytes()
+
+
+def one_message(err):
+    """Return stderr, which is one error and no traceback."""
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+    return err
+
+
+# --- the whole command, with the real model
+
+
+@pytest.mark.model
+def test_score_prints_one_json_document_and_writes_every_row(filled):
+    _, summary, output = filled
+    rows = [json.loads(line) for line in output.splitlines()]
+    name = "Ranking for question with contexts"
+    column = summary["columns"][name]
+    assert summary["rows"] == len(rows) == column["n_total"]
+    scores = [row[name] for row in rows if row[name] is not None]
+    assert (column["n_scored"], column["coverage"]) == (len(scores), len(scores) / len(rows))
+    assert column["mean"] == pytest.approx(np.mean(scores))
+    assert column["quantiles"]["0.5"] == pytest.approx(np.median(scores))
+    assert sum(column["statuses"].values()) == len(rows)
+    assert summary["texts"]["encoded"] == summary["texts"]["distinct"] > len(rows)
+
+
+@pytest.mark.model
+def test_a_warm_run_loads_no_model_and_says_the_same(filled, process, tmp_path):
+    folder, summary, output = filled
+    done, loaded = process("score", SAMPLE, "-o", tmp_path / "again.jsonl", "--json", cache=folder)
+    assert (done.returncode, loaded) == (0, [])
+    again = json.loads(done.stdout)
+    assert again["texts"] == {**summary["texts"], "encoded": 0}
+    assert again["columns"] == summary["columns"]
+    assert (tmp_path / "again.jsonl").read_bytes() == output
+
+
+@pytest.mark.model
+def test_no_text_of_the_user_is_in_the_cache(filled):
+    folder, _, output = filled
+    content = b"".join(path.read_bytes() for path in (folder / "rag-descriptors").iterdir() if path.is_file())
+    rows = [json.loads(line) for line in output.splitlines()]
+    texts = [text for row in rows for text in [row["question"], *row["contexts"]]]
+    assert len(content) > 1000
+    assert not any(text[:20].encode() in content for text in texts)
+
+
+@pytest.mark.model
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_the_users_cache_is_private(filled):
+    folder = filled[0] / "rag-descriptors"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "answers.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.model
+def test_score_prints_a_table_and_tells_on_stderr_of_texts_that_were_cut(filled, process, tmp_path, traces):
+    long = traces(question=["What is red?"], contexts=[["An apple is red. " * 200, "Blue."]])
+    done, _ = process("score", long, "-o", tmp_path / "out.csv", "--summary", tmp_path / "s.json", cache=filled[0])
+    assert done.returncode == 0
+    assert re.search(r"scored\s+1 of 1 rows \(100\.0%\)", done.stdout)
+    assert "3 distinct texts, 3 encoded now, 1 longer than the model reads" in done.stdout
+    assert done.stderr.startswith("warning: 1 of 3 distinct texts are longer than the model reads")
+    assert json.loads((tmp_path / "s.json").read_text())["texts"]["cut"] == 1
+
+
+@pytest.mark.model
+def test_stdout_is_json_even_with_warnings(filled, process, tmp_path, traces):
+    cache = tmp_path / "c.sqlite"
+    cache.write_text("no cache at all, but a text")
+    done, _ = process("score", traces(), "-o", tmp_path / "o.csv", "--json", "--cache", cache, cache=filled[0])
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["rows"] == 1
+    assert done.stderr.startswith("warning: the cache can't be used")
+    assert done.stderr.count("\n") == 1
+
+
+# --- without a model
+
+
+def test_rows_without_texts_need_no_model(process, tmp_path, traces):
+    path = traces(question=["q", None], contexts=[[], ["c"]])
+    done, loaded = process("score", path, "-o", tmp_path / "out.jsonl", "--no-cache", "--json")
+    assert (done.returncode, done.stderr, loaded) == (0, "", [])
+    (column,) = json.loads(done.stdout)["columns"].values()
+    assert (column["mean"], column["coverage"], column["n_scored"], column["n_total"]) == (None, 0.0, 0, 2)
+    assert column["statuses"] == {"missing_input": 1, "no_contexts": 1}
+    assert not (tmp_path / "user").exists()
+
+
+def test_the_summary_is_printed_and_written(command, traces, tmp_path):
+    output, summary = tmp_path / "o.csv", tmp_path / "s.json"
+    arguments = ["score", traces(question=[None], contexts=[["c"]]), "-o", output, "--summary", summary]
+    code, out, err = command(*arguments, "--json")
+    assert (code, err) == (0, "")
+    assert out == f"{summary.read_text()}\n"
+    assert "0 of 1 rows (0.0%)" in command(*arguments, "--overwrite")[1]
+
+
+@pytest.mark.parametrize("source", ["csv", "jsonl"])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "json", "csv"])
+def test_no_rows_are_done(command, tmp_path, source, ending):
+    (tmp_path / f"in.{source}").write_text("question,contexts\n" if source == "csv" else "")
+    code, out, err = command("score", tmp_path / f"in.{source}", "-o", tmp_path / f"out.{ending}")
+    assert (code, err) == (0, "")
+    assert "0 of 0 rows" in out
+    assert "–" in out
+    if ending == "parquet":
+        read = pd.read_parquet(tmp_path / "out.parquet")
+        assert len(read) == 0
+        assert read.columns[-1] == "Ranking for question with contexts status"
+        assert read["Ranking for question with contexts"].dtype == "float64"
+
+
+def test_a_bad_cell_far_down_is_told_before_a_model_loads(process, tmp_path, traces):
+    path = traces("in.csv", question=["q"] * 9001, contexts=["[]"] * 9000 + ["['a' 'b']"])
+    (tmp_path / "out.csv").write_text("earlier")
+    done, loaded = process("score", path, "-o", tmp_path / "out.csv")
+    assert (done.returncode, done.stdout, loaded) == (3, "", [])
+    assert "column 'contexts' can't be read:\n  row 9000: " in one_message(done.stderr)
+    assert (tmp_path / "out.csv").read_text() == "earlier"
+    assert {file.name for file in tmp_path.iterdir()} <= {"in.csv", "out.csv", "loaded", "user"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["score", "--help"], ["list"], ["cache", "--help"]])
+def test_help_and_list_load_no_model(process, arguments):
+    done, loaded = process(*arguments)
+    assert (done.returncode, done.stderr, loaded) == (0, "", [])
+    assert done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["score"], ["nonsense"], ["cache", "prune"], ["score", "x", "-o"]])
+def test_wrong_usage_is_2(command, arguments):
+    code, _, _ = command(*arguments)
+    assert code == 2
+
+
+USAGE = [
+    (["--limit", "-1"], "limit"),
+    (["--limit", "x"], "limit"),
+    (["--question", "frage"], None),
+    (["-o", "out.txt"], "the ending '.txt' is unknown"),
+    (["-o", "nowhere/out.csv"], "the folder 'nowhere' is not there"),
+    (["-o", "folder.csv"], "is a folder"),
+    (["-o", "in.jsonl"], "is one of the inputs"),
+    (["--summary", "nowhere/s.json"], "the folder 'nowhere' is not there"),
+    (["--summary", "folder.csv"], "is a folder"),
+    (["--summary", "out.jsonl"], "is the output or one of the inputs"),
+    (["--summary", "in.jsonl"], "is the output or one of the inputs"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_options_that_cannot_be(command, traces, tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    traces()
+    before = (tmp_path / "in.jsonl").read_bytes()
+    (tmp_path / "folder.csv").mkdir()
+    code, out, err = command("score", "in.jsonl", "-o", "out.jsonl", *arguments)
+    assert (code, out) == (3 if says is None else 2, "")
+    assert says is None or says in err
+    assert (tmp_path / "in.jsonl").read_bytes() == before
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_unknown_columns_name_the_way_out(command, traces, tmp_path):
+    code, out, err = command("score", traces(frage=["x"], texte=[["y"]]), "-o", tmp_path / "o.csv")
+    assert (code, out) == (2, "")
+    assert "no column of question is known among 'frage', 'texte'. Name it with --question COLUMN" in one_message(err)
+    assert "Name it with --contexts COLUMN" in err
+
+
+def test_missing_columns_are_3(command, traces, tmp_path):
+    code, _, err = command("score", traces(), "-o", tmp_path / "o.csv", "--question", "qestion", "--contexts", "ctx")
+    assert code == 3
+    assert "column 'qestion' is missing. Did you mean 'question'?" in one_message(err)
+    assert "column 'ctx' is missing" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "says"),
+    [
+        ("missing.jsonl", None, 2, "there is no such file"),
+        ("t.txt", "x", 2, "the ending '.txt' is unknown"),
+        ("t.jsonl", '{"question": "q"}\n{"question', 3, "t.jsonl, line 2: no JSON"),
+        ("t.parquet", "x", 3, "t.parquet can't be read as .parquet"),
+        ("t.csv", "question,contexts\na,b,c\n", 3, "Expected 2 columns, got 3"),
+        ("t.jsonl", '{"question": 5, "contexts": []}', 3, "row 0: found int 5 where a text is expected"),
+        ("t.jsonl", '{"question": "q", "contexts": [{"chunk": "x"}]}', 3, "its keys are 'chunk'"),
+    ],
+)
+def test_inputs_that_cannot_be_read(command, tmp_path, name, content, code, says):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    found, out, err = command("score", tmp_path / name, "-o", tmp_path / "out.csv")
+    assert (found, out) == (code, "")
+    assert says in one_message(err)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_overwrite(command, traces, tmp_path):
+    first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    assert command("score", traces(question=[None, None], contexts=[["x"], []]), "-o", first)[0] == 0
+    code, _, err = command("score", first, "-o", second)
+    assert code == 2
+    assert "is in the table already" in one_message(err)
+    assert command("score", first, "-o", second, "--overwrite")[0] == 0
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_a_cache_that_cannot_be_made_is_4(command, traces, tmp_path):
+    code, _, err = command("score", traces(), "-o", tmp_path / "o.csv", "--cache", tmp_path / "in.jsonl" / "c.sqlite")
+    assert code == 4
+    assert "the cache" in one_message(err)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OptionError("x"), 2),
+        (PlanError("x"), 2),
+        (ColumnConflictError("x"), 2),
+        (MissingColumnError("x"), 3),
+        (CellError("x"), 3),
+        (FormatError("x"), 3),
+        (CacheError("x"), 4),
+        (ModelNotFoundError("x"), 4),
+        (MissingExtraError("x"), 4),
+        (ScoringError("x"), 4),
+        (DescriptorError("x"), 4),
+        (PermissionError(13, "Permission denied", "x"), 4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_error_has_one_exit_code(command, tmp_path, traces, monkeypatch, error, code):
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr(cli, "open_traces", fails)
+    assert command("score", traces(), "-o", tmp_path / "o.csv") == (code, "", f"error: {error}\n")
+
+
+def test_a_fault_of_our_own_is_4_and_shown_whole(command, tmp_path, traces, monkeypatch):
+    monkeypatch.setattr(cli, "open_traces", lambda _: 1 / 0)
+    code, out, err = command("score", traces(), "-o", tmp_path / "o.csv")
+    assert (code, out) == (4, "")
+    assert "ZeroDivisionError" in err
+
+
+NO_MODEL = """
+import os
+os.environ.update(HF_HUB_OFFLINE="1", HF_HOME="/nowhere")
+from rag_descriptors.models import find
+find.PACKAGE = "no_such_package"
+"""
+
+
+def test_a_model_that_is_nowhere_is_4(process, traces, tmp_path):
+    done, _ = process("score", traces(), "-o", tmp_path / "o.csv", "--no-cache", before=NO_MODEL)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "Give model= the path of a folder" in one_message(done.stderr)
+    assert not (tmp_path / "o.csv").exists()
+
+
+# --- list
+
+
+def test_list(command):
+    code, out, err = command("list")
+    assert (code, err) == (0, "")
+    assert re.search(r"ContextRelevance .*rag-descriptors .*How relevant each context is to the question", out)
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("rag_descriptors.relevance:ContextRelevance", "How relevant each context is to the question, in [0, 1]"),
+        ("no_such_module:X", "does not load: ModuleNotFoundError"),
+        ("rag_descriptors:Nothing", "does not load: AttributeError"),
+        ("rag_descriptors.cli:SIGNAL_EXIT", "int("),
+    ],
+)
+def test_list_tells_of_each_entry(value, line):
+    assert cli._first_line(EntryPoint("X", value, "rag_descriptors")).startswith(line)
+
+
+def test_list_tells_of_entries_without_a_package(command, monkeypatch):
+    entries = [EntryPoint("B", "rag_descriptors.relevance:ContextRelevance", "g"), EntryPoint("A", "nowhere:A", "g")]
+    monkeypatch.setattr(cli, "entry_points", lambda group: entries)
+    code, out, _ = command("list")
+    assert code == 0
+    assert out.index("does not load") < out.index("How relevant")
+
+
+# --- cache
+
+
+@pytest.fixture
+def stored(tmp_path):
+    path = tmp_path / "c.sqlite"
+    cache = Cache(path)
+    cache.put("vector", {bytes([n]) * 16: b"12345678" for n in range(3)})
+    cache.close()
+    return path
+
+
+def test_cache_commands(command, stored):
+    code, out, err = command("cache", "stats", "--cache", stored)
+    assert (code, err) == (0, "")
+    size = stored.stat().st_size
+    assert json.loads(out) == {
+        "path": str(stored), "entries": {"vector": 3}, "bytes": {"vector": 24}, "file_bytes": size,
+    }  # fmt: skip
+    assert command("cache", "prune", "--days", "1", "--cache", stored) == (0, "0 answers dropped\n", "")
+    assert command("cache", "clear", "--cache", stored) == (0, "3 answers dropped\n", "")
+    assert json.loads(command("cache", "stats", "--cache", stored)[1])["entries"] == {}
+
+
+def test_the_default_cache_is_in_the_users_folder(command, stored, tmp_path):
+    assert cli.default_cache() == tmp_path / "user" / "rag-descriptors" / "answers.sqlite"
+    code, out, err = command("cache", "stats")
+    assert (code, out) == (2, "")
+    assert "there is no such file" in one_message(err)
+    assert not (tmp_path / "user").exists()
+    cli.default_cache().parent.mkdir(parents=True)
+    stored.rename(cli.default_cache())
+    assert command("cache", "clear") == (0, "3 answers dropped\n", "")
+
+
+@pytest.mark.parametrize("days", ["-1", "x"])
+def test_days_are_checked(command, stored, days):
+    assert command("cache", "prune", "--days", days, "--cache", stored)[0] == 2
+
+
+# --- the pieces
+
+
+def test_warnings_go_to_stderr(capsys):
+    cli._show_warning(CacheWarning("damaged"), CacheWarning, "file", 1)
+    assert capsys.readouterr() == ("", "warning: damaged\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(2, 130), (15, 143)])
+def test_signals_have_exit_codes(capsys, number, code):
+    with pytest.raises(SystemExit) as exited:
+        cli._stop(number, None)
+    assert exited.value.code == code
+    assert capsys.readouterr().err.startswith("stopped: ")
+
+
+def test_the_apps_help_names_every_command():
+    out = CliRunner().invoke(cli.app, ["--help"]).output
+    assert all(word in out for word in ("score", "list", "cache"))
