@@ -124,7 +124,7 @@ class CustomAggregation:
         """Return what the function says of each row's scores."""
         values = np.full(len(offsets) - 1, np.nan)
         for row in np.flatnonzero(_all_known(scores, offsets)):
-            values[row] = self._call(scores[offsets[row] : offsets[row + 1]])
+            values[row] = self._call(scores[offsets[row] : offsets[row + 1]].copy())
         return values
 
     def _call(self, scores: Floats) -> float:

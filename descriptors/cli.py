@@ -1,13 +1,13 @@
 """The command `rag-descriptors`: arguments to jobs, errors to exit codes.
 
-Exit codes: 0 done; 1 a threshold or regression failed; 2 usage or configuration; 3 the data break the contract;
-4 execution failed; 5 partial, run again to go on; 130 interrupted; 143 terminated.
+Exit codes: 0 done; 2 usage; 3 the data break the contract; 4 execution failed; 130 interrupted; 143 terminated.
 """
 
 import signal
 import sys
 import traceback
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from importlib.metadata import EntryPoint, entry_points
@@ -19,6 +19,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
@@ -75,13 +76,15 @@ def score(
 ) -> None:
     """Score logged traces: how relevant the contexts of each row are to its question."""
     traces = open_traces(inputs)
+    cache = None if no_cache else cache or default_cache()
     if summary is not None:
-        _check_summary(summary, [output, *traces.files])
+        check_place("summary", summary)
+    _check_distinct(traces.files, {"output": output, "summary": summary, "cache": cache})
     done = score_traces(
         traces,
         output,
         default_descriptors(traces.schema.names, question=question, contexts=contexts),
-        cache=None if no_cache else cache or default_cache(),
+        cache=cache,
         on_conflict="overwrite" if overwrite else "error",
         limit=limit,
     )
@@ -96,7 +99,7 @@ def list_descriptors() -> None:
     """List the descriptors that are installed."""
     table = Table("descriptor", "package", "what it says")
     for entry in sorted(entry_points(group="rag_descriptors"), key=lambda entry: entry.name):
-        table.add_row(entry.name, entry.dist.name if entry.dist else "", _first_line(entry))
+        table.add_row(Text(entry.name), entry.dist.name if entry.dist else "", Text(_first_line(entry)))
     Console().print(table)
 
 
@@ -143,10 +146,14 @@ def default_cache() -> Path:
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
 
 
-def _check_summary(path: Path, others: list[Path]) -> None:
-    check_place("summary", path)
-    if path.resolve() in [other.resolve() for other in others]:
-        raise OptionError(f"summary {str(path)!r} is the output or one of the inputs. Give another name.")
+def _check_distinct(inputs: Sequence[Path], written: Mapping[str, Path | None]) -> None:
+    """Make sure that nothing is written over an input, or over another thing that is written."""
+    taken = dict.fromkeys((path.resolve() for path in inputs), "one of the inputs")
+    for option, path in written.items():
+        if path is not None and path.resolve() in taken:
+            raise OptionError(f"{option} {str(path)!r} is {taken[path.resolve()]}. Give another name.")
+        if path is not None:
+            taken[path.resolve()] = f"the {option} too"
 
 
 def _existing_cache(path: Path | None) -> Cache:
@@ -177,10 +184,12 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         typer.echo(to_json(summary.to_dict()))
         return
-    table = Table("", *summary.columns, box=box.SIMPLE)
+    table = Table("", box=box.SIMPLE)
+    for name in summary.columns:
+        table.add_column(Text(name))
     described = [_column_lines(column) for column in summary.columns.values()]
     for line in described[0]:
-        table.add_row(line, *(lines[line] for lines in described))
+        table.add_row(line, *(Text(lines[line]) for lines in described))
     texts = summary.texts
     Console().print(table)
     typer.echo(

@@ -5,7 +5,6 @@ ContextRelevance(input="question", contexts="contexts", tests=[gte(0.7)])
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_descriptors.errors import OptionError
+from rag_descriptors.options import one_of, together
 
 __all__ = ["Condition", "eq", "gt", "gte", "is_in", "lt", "lte", "not_eq", "not_in"]
 
+EXACT = 2**53  # whole numbers that a float holds exactly
 Test = Callable[[pa.Array, object], pa.Array]
 
 
@@ -25,6 +26,9 @@ class Condition:
 
     kind: str
     value: object
+
+    def __post_init__(self) -> None:
+        together(one_of("kind", self.kind, KINDS))
 
     def name(self, column: str) -> str:
         """Return the name of the boolean column that holds the results for `column`."""
@@ -76,9 +80,10 @@ def not_in(values: Iterable[float]) -> Condition:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise OptionError(f"condition: {value!r} is no number. A score is tested against numbers, such as gte(0.7).")
-    return value.item() if isinstance(value, np.number) else value  # type: ignore[return-value]
+    number: float = value.item() if isinstance(value, np.number) else value
+    return number if abs(number) < EXACT else float(number)
 
 
 def _numbers(values: object) -> tuple[float, ...]:

@@ -101,7 +101,7 @@ class TruncationWarning(UserWarning):
 
 def suggest(name: object, allowed: Iterable[object]) -> str:
     """Return the end of a message about an unknown name: a close match if any, and all that is allowed."""
-    names = [str(item) for item in allowed]
-    close = get_close_matches(str(name), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"{hint} Allowed: {', '.join(map(repr, names)) or 'none'}."
+    items = {str(item): item for item in allowed}
+    close = get_close_matches(str(name), items, n=1)
+    hint = f" Did you mean {items[close[0]]!r}?" if close else ""
+    return f"{hint} Allowed: {', '.join(map(repr, items.values())) or 'none'}."

@@ -43,7 +43,8 @@ def unknown(option: str, names: Iterable[str], allowed: Collection[str]) -> list
 def one_of(option: str, value: object, allowed: Iterable[object]) -> list[str]:
     """Return what is wrong with an option that takes one of `allowed`: nothing, or one text."""
     allowed = list(allowed)
-    return [] if value in allowed else [f"{option}: {value!r} is unknown.{suggest(value, allowed)}"]
+    is_allowed = any(type(value) is type(item) and value == item for item in allowed)
+    return [] if is_allowed else [f"{option}: {value!r} is unknown.{suggest(value, allowed)}"]
 
 
 def together(problems: Iterable[str]) -> None:

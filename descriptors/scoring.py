@@ -5,12 +5,14 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from math import inf
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeGuard, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Descriptor
 from rag_descriptors.cache.cached import CachedEmbedder, TextMeter
@@ -26,6 +28,7 @@ from rag_descriptors.errors import (
 from rag_descriptors.longframe import as_bool
 from rag_descriptors.options import one_of
 from rag_descriptors.progress import Progress
+from rag_descriptors.schemas import value_range
 from rag_descriptors.summary import RunSummary, Tally, TextCounts
 
 __all__ = ["CacheLike", "OnConflict", "OnError", "Run", "input_schema", "plan"]
@@ -145,7 +148,7 @@ class Run:
         if texts.cut:
             warnings.warn(
                 f"{texts.cut} of {texts.distinct} distinct texts are longer than the model reads. method_params="
-                "{'long_context': …} says what becomes of them: 'truncate' scores the beginning, 'window_max' all.",
+                "{'long_context': …} says what becomes of them; 'window_max' reads contexts whole.",
                 TruncationWarning,
                 stacklevel=3,
             )
@@ -171,6 +174,8 @@ def _unnamed(descriptors: Sequence[Descriptor]) -> Iterator[str]:
     for descriptor in descriptors:
         if descriptor.name not in descriptor.outputs.names:
             yield f"{descriptor!r} promises no column {descriptor.name!r}, its name. Add it to its outputs."
+        elif descriptor.outputs.field(descriptor.name).type not in (pa.float64(), pa.int64()):
+            yield f"{descriptor!r} promises a score column that holds no numbers. Make it with score_field."
 
 
 def _missing(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> Iterator[str]:
@@ -192,12 +197,14 @@ def _differences(descriptors: Sequence[Descriptor]) -> Iterator[str]:
 
 
 def _conflicts(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> Iterator[str]:
-    taken = dict.fromkeys(columns, "is in the table already. Give another alias, or on_conflict='overwrite'.")
+    taken = dict.fromkeys(
+        columns, "is in the table already. Give another alias, or on_conflict='overwrite' (--overwrite)."
+    )
     for descriptor in descriptors:
         for name in descriptor.outputs.names:
             if name in taken:
                 yield f"column {name!r} of {type(descriptor).__name__} {taken[name]}"
-            taken[name] = "is written by another descriptor too. Give one of them another alias."
+            taken[name] = "is written twice in one run. Give one of the two another alias."
 
 
 def _bind(descriptor: Descriptor, wrap: Any) -> Descriptor:
@@ -224,7 +231,24 @@ def _compute(descriptor: Descriptor, batch: pa.RecordBatch) -> pa.RecordBatch:
             f"{descriptor!r} promised {descriptor.outputs.names} for {batch.num_rows} rows and computed "
             f"{computed.num_rows} rows of {computed.schema.to_string()}. Run check_descriptor on it."
         )
+    for field in descriptor.outputs:
+        _check_values(descriptor, field, computed[field.name])
     return computed
+
+
+def _check_values(descriptor: Descriptor, field: pa.Field, values: pa.Array) -> None:
+    """Make sure of the column's range and nulls, as its pandera schema does, also where there is no DataFrame."""
+    if values.null_count and not field.nullable:
+        raise ScoringError(f"{descriptor!r}: column {field.name!r} must not have nulls. Run check_descriptor on it.")
+    low, high = value_range(field)
+    if (low, high) == (-inf, inf):
+        return
+    found = pc.min_max(values.flatten() if pa.types.is_list(field.type) else values).as_py()
+    if found["min"] is not None and not low <= found["min"] <= found["max"] <= high:
+        raise ScoringError(
+            f"{descriptor!r}: column {field.name!r} holds values from {found['min']} to {found['max']}, "
+            f"outside [{low}, {high}]. Run check_descriptor on it."
+        )
 
 
 def _statuses(descriptor: Descriptor, computed: pa.RecordBatch) -> pa.Array:

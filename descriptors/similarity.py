@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rag_descriptors.base import PairScores
-from rag_descriptors.errors import OptionError
+from rag_descriptors.errors import ModelError, OptionError
 from rag_descriptors.models.embedder import Embedder, Embeddings, SentenceTransformerEmbedder
 from rag_descriptors.options import mappings, one_of, together, unknown
 
@@ -20,6 +20,7 @@ Similarity = Literal["normalized_cosine", "cosine"]
 LongContext = Literal["truncate", "window_max", "error"]
 CONTEXT_TOO_LONG = "context_too_long"
 UNUSABLE_VECTOR = "unusable_vector"
+UNREAD = "the last {} tokens of the {} were not read"
 PAIRS_AT_ONCE = 16384
 Floats = npt.NDArray[np.float64]
 
@@ -48,7 +49,7 @@ class SemanticSimilarity:
         yield from one_of("similarity", self.similarity, get_args(Similarity))
         yield from one_of("long_context", self.long_context, get_args(LongContext))
         for method in ("embed", "identity", *(["windows"] if self.long_context == "window_max" else [])):
-            if not callable(getattr(self.embedder, method, None)):
+            if isinstance(self.embedder, type) or not callable(getattr(self.embedder, method, None)):
                 yield f"embedder: {self.embedder!r} has no method {method!r}; see rag_descriptors.Embedder."
 
     @property
@@ -105,9 +106,14 @@ class SemanticSimilarity:
         q, c = questions.indices.to_numpy(), contexts.indices.to_numpy()
         asked = self.embedder.embed(questions.dictionary.to_pylist(), "query")
         read, offsets = self._embed_contexts(contexts.dictionary.to_pylist())
+        if asked.vectors.shape[1] != read.vectors.shape[1]:
+            raise ModelError(
+                f"{self.embedder!r} gave questions vectors of length {asked.vectors.shape[1]} and contexts vectors of "
+                f"length {read.vectors.shape[1]}. They must be of one length."
+            )
         cosines = _best_cosines(asked.vectors, read.vectors, q, c, offsets)
-        unread = np.add.reduceat(read.unread, offsets[:-1])[c]
-        too_long = (asked.unread[q] + unread > 0) if self.long_context == "error" else np.zeros(len(q), bool)
+        unread = {"question": asked.unread[q], "context": np.add.reduceat(read.unread, offsets[:-1])[c]}
+        too_long = (sum(unread.values()) > 0) & (self.long_context == "error")
         values = np.where(too_long, np.nan, self._scale(cosines))
         return PairScores(values, _reasons(unread), _failures(values, too_long))
 
@@ -160,10 +166,13 @@ def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         return (vectors / np.where(usable, lengths, np.nan)[:, None]).astype(np.float32)
 
 
-def _reasons(unread: npt.NDArray[np.int32]) -> pa.StringArray | None:
-    if not unread.any():
+def _reasons(unread: Mapping[str, npt.NDArray[np.int32]]) -> pa.StringArray | None:
+    """Return a text for each pair of which not all was read; `unread` counts tokens by what they belong to."""
+    if not any(counts.any() for counts in unread.values()):
         return None
-    return pa.array([f"the last {n} tokens were not read" if n else None for n in unread], pa.string())
+    pairs = zip(*unread.values(), strict=True)
+    reasons = [[UNREAD.format(n, kind) for kind, n in zip(unread, counts, strict=True) if n] for counts in pairs]
+    return pa.array([", ".join(texts) or None for texts in reasons], pa.string())
 
 
 def _failures(values: Floats, too_long: npt.NDArray[np.bool_]) -> pa.StringArray | None:

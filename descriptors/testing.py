@@ -26,7 +26,7 @@ class FakeEmbedder:
     Attributes:
         vectors: Vectors for given texts, all of one length; other texts get one made of their words.
         max_tokens: How many words are read; None for all.
-        n_dimensions: The length of vectors made of words.
+        n_dimensions: The length of vectors made of words, where none are given.
         texts: The texts that were embedded, in order.
     """
 
@@ -65,7 +65,8 @@ class FakeEmbedder:
 
     def _word(self, word: str) -> npt.NDArray[np.float64]:
         seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
-        return np.random.default_rng(seed).standard_normal(self.n_dimensions)
+        given = next(iter(self.vectors.values()), None)
+        return np.random.default_rng(seed).standard_normal(self.n_dimensions if given is None else len(given))
 
 
 def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:

@@ -7,6 +7,7 @@ from rag_descriptors.schemas.scores import (
     score_field,
     scores_field,
     status_field,
+    value_range,
 )
 from rag_descriptors.schemas.traces import trace_schema
 
@@ -18,4 +19,5 @@ __all__ = [
     "scores_field",
     "status_field",
     "trace_schema",
+    "value_range",
 ]

@@ -154,7 +154,7 @@ def test_f21_a_name_that_is_taken(relevance, table, embedder):
     traces = table(("north?", ["N", "E"])).assign(cr="mine")
     with pytest.raises(ColumnConflictError, match="'cr' of ContextRelevance is in the table already"):
         add_descriptors(traces, relevance(output_scores=True))
-    with pytest.raises(ColumnConflictError, match="'cr scores' of ContextRelevance is written by another"):
+    with pytest.raises(ColumnConflictError, match="'cr scores' of ContextRelevance is written twice"):
         add_descriptors(
             traces, [relevance(alias="a cr"), relevance(alias="cr", output_scores=True), relevance(alias="cr scores")]
         )
@@ -262,8 +262,8 @@ def test_f61_a_model_that_reads_only_the_beginning(relevance, table):
     assert len(caught) == 1
     assert (run.summary.texts.cut, run.summary.texts.distinct) == (1, 2)
     assert run.frame["cr reasons"].tolist() == [
-        ["the last 12 tokens were not read", None],
-        ["the last 12 tokens were not read"],
+        ["the last 12 tokens of the context were not read", None],
+        ["the last 12 tokens of the context were not read"],
     ]
     whole = score_frame(traces, relevance(method_params=options("window_max"), output_scores=True))
     assert whole.summary.texts.cut == 0

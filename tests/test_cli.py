@@ -256,8 +256,8 @@ USAGE = [
     (["-o", "in.jsonl"], "is one of the inputs"),
     (["--summary", "nowhere/s.json"], "the folder 'nowhere' is not there"),
     (["--summary", "folder.csv"], "is a folder"),
-    (["--summary", "out.jsonl"], "is the output or one of the inputs"),
-    (["--summary", "in.jsonl"], "is the output or one of the inputs"),
+    (["--summary", "out.jsonl"], "is the output too"),
+    (["--summary", "in.jsonl"], "is one of the inputs"),
 ]
 
 

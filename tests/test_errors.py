@@ -50,7 +50,7 @@ def test_warnings(kind):
         ("contxts", ["question", "contexts"], " Did you mean 'contexts'? Allowed: 'question', 'contexts'."),
         ("zzz", ["question"], " Allowed: 'question'."),
         ("zzz", [], " Allowed: none."),
-        (0, [0.0, 1], " Allowed: '0.0', '1'."),
+        (0, [0.0, 1], " Allowed: 0.0, 1."),
     ],
 )
 def test_suggest(name, allowed, expected):

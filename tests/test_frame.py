@@ -219,8 +219,8 @@ def test_all_problems_at_once(traces, relevance, embedder):
         "on_error: 'ignore' is unknown. Allowed: 'null', 'raise'.",
         "column 'questoin' is missing. Did you mean 'question'? Allowed: 'question', 'contexts'.",
         "column 'question' of ContextRelevance is in the table already. Give another alias, or "
-        "on_conflict='overwrite'.",
-        "column 'cr' of ContextRelevance is written by another descriptor too. Give one of them another alias.",
+        "on_conflict='overwrite' (--overwrite).",
+        "column 'cr' of ContextRelevance is written twice in one run. Give one of the two another alias.",
     ]
     assert embedder.texts == []
 
@@ -231,7 +231,7 @@ def test_missing_columns(traces, relevance):
 
 
 def test_on_conflict_between_descriptors(traces, relevance):
-    with pytest.raises(ColumnConflictError, match="written by another descriptor too"):
+    with pytest.raises(ColumnConflictError, match="written twice in one run"):
         add_descriptors(traces, [relevance(), relevance()], on_conflict="overwrite")
 
 

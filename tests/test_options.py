@@ -58,7 +58,7 @@ def refuse():
         (column_names(input="q", contexts=""), ["contexts: '' is not allowed. Give the name of a column."]),
         (column_names(input=None), ["input: None is not allowed. Give the name of a column."]),
         (flags(Settings(True), "size"), []),
-        (flags(Settings("yes"), "size"), ["size: 'yes' is unknown. Allowed: 'True', 'False'."]),
+        (flags(Settings("yes"), "size"), ["size: 'yes' is unknown. Allowed: True, False."]),
         (mappings(a=None, b={}, c=[]), ["c: [] is not allowed. Give a dict from names to values."]),
         (caught(lambda: 1, refuse, refuse), ["no", "no"]),
     ],

@@ -73,13 +73,13 @@ WORDS = {"q": (1, 0), "good": (1, 0), "bad": (-1, 0), "odd": (0, 0), "good bad":
     ("long_context", "context", "score", "reason", "failure"),
     [
         ("truncate", "good", 1.0, None, None),
-        ("truncate", "good bad", 0.5, "the last 1 tokens were not read", None),
+        ("truncate", "good bad", 0.5, "the last 1 tokens of the context were not read", None),
         ("window_max", "good", 1.0, None, None),
         ("window_max", "good bad", 1.0, None, None),
         ("window_max", "bad odd bad", 0.0, None, None),
         ("window_max", "odd odd", nan, None, "unusable_vector"),
         ("error", "good", 1.0, None, None),
-        ("error", "good bad", nan, "the last 1 tokens were not read", "context_too_long"),
+        ("error", "good bad", nan, "the last 1 tokens of the context were not read", "context_too_long"),
     ],
 )
 def test_long_contexts(long_context, context, score, reason, failure):

@@ -57,9 +57,10 @@ class Cache:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = None if path is None else Path(path).expanduser()
+        self.path = None if path is None else Path(path).expanduser().absolute()
         self._lock = RLock()
         self._warned = False
+        self._is_set_aside = False
         self._connection: sqlite3.Connection | None = None
         self._try(self._connected)
 
@@ -84,6 +85,7 @@ class Cache:
 
     def stats(self) -> CacheStats:
         """Return how much the cache holds."""
+        self._check_in_use()
         with self._lock, _told(self.path):
             rows = self._connected().execute("SELECT kind, count(*), sum(length(value)) FROM answer GROUP BY kind")
             sizes = {kind: (entries, size) for kind, entries, size in rows}
@@ -102,6 +104,7 @@ class Cache:
         return self._delete(before=math.inf)
 
     def _delete(self, *, before: float) -> int:
+        self._check_in_use()
         with self._lock, _told(self.path):
             with self._connected() as connection:
                 deleted = connection.execute("DELETE FROM answer WHERE created < ?", (before,)).rowcount
@@ -114,6 +117,10 @@ class Cache:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+    def _check_in_use(self) -> None:
+        if self._is_set_aside:
+            raise CacheError(f"{str(self.path)!r} is no cache, or a damaged one. Give another path, or delete it.")
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         marks = ",".join("?" * len(keys))
@@ -135,6 +142,7 @@ class Cache:
             except sqlite3.Error as error:
                 self.warn(f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.")
                 self.close()
+                self._is_set_aside = True
                 with _told(self.path):
                     self._connection = _connect(None)
                     return work()
@@ -143,7 +151,7 @@ class Cache:
         """Tell of damage, once."""
         if not self._warned:
             self._warned = True
-            hint = f"If this stays, delete {self.path} and its -wal and -shm files."
+            hint = f"If {self.path} is a cache, delete it with its -wal and -shm files; else give another path."
             warnings.warn(f"{problem} {hint}", CacheWarning, stacklevel=2)
 
     def _connected(self) -> sqlite3.Connection:

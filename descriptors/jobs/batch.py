@@ -15,7 +15,7 @@ from rag_descriptors.scoring import CacheLike, OnConflict, Run, input_schema, pl
 from rag_descriptors.summary import RunSummary
 from rag_descriptors.traces.columns import is_settled, to_column
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, find_column
-from rag_descriptors.traces.readers import Traces
+from rag_descriptors.traces.readers import Traces, is_mixed, parse_mixed
 
 __all__ = ["default_descriptors", "score_traces"]
 
@@ -91,9 +91,7 @@ def score_traces(
 
 def _check_cells(traces: Traces, inputs: pa.Schema, limit: int | None) -> None:
     """Read all cells once where their type leaves it open whether they can be read."""
-    unsettled = pa.schema(
-        [field for field in inputs if not is_settled(traces.schema.field(field.name).type, field.type)]
-    )
+    unsettled = pa.schema([field for field in inputs if not _is_settled(traces.schema.field(field.name), field)])
     if unsettled.names:
         for _ in _read(traces, unsettled, limit):
             pass
@@ -103,9 +101,17 @@ def _read(traces: Traces, inputs: pa.Schema, limit: int | None) -> Iterator[tupl
     """Yield batches of traces, each with its input columns as descriptors read them."""
     first = 0
     for batch in traces.batches(limit):
-        columns = [to_column(batch[field.name], field, partial(_row_name, first)) for field in inputs]
+        columns = [to_column(_cells(batch, field.name), field, partial(_row_name, first)) for field in inputs]
         yield batch, pa.RecordBatch.from_arrays(columns, schema=inputs)
         first += batch.num_rows
+
+
+def _is_settled(found: pa.Field, wanted: pa.Field) -> bool:
+    return not is_mixed(found) and is_settled(found.type, wanted.type)
+
+
+def _cells(batch: pa.RecordBatch, name: str) -> pa.Array | list[object]:
+    return parse_mixed(batch[name]) if is_mixed(batch.schema.field(name)) else batch[name]
 
 
 def _row_name(first: int, position: int) -> str:
@@ -113,8 +119,8 @@ def _row_name(first: int, position: int) -> str:
 
 
 def _with_columns(schema: pa.Schema, added: pa.Schema) -> pa.Schema:
-    fields = {field.name: field for field in [*schema, *added]}
-    return pa.schema([field.remove_metadata() for field in fields.values()])
+    fields = {field.name: field for field in [*schema, *(field.remove_metadata() for field in added)]}
+    return pa.schema(fields.values())
 
 
 def _assemble(schema: pa.Schema, batch: pa.RecordBatch, scored: pa.RecordBatch) -> pa.RecordBatch:

@@ -3,8 +3,10 @@
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
@@ -16,10 +18,12 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError, suggest
+from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
 __all__ = ["check_output", "check_place", "open_output", "replacing", "to_json"]
 
 TEXTS = (pa.string(), pa.large_string())
+SECONDS_A_DAY = 86_400
 Write = Callable[[pa.RecordBatch], object]
 
 
@@ -29,7 +33,7 @@ def check_output(path: Path) -> None:
     Raises:
         OptionError: Its ending is unknown, or its folder is not there.
     """
-    if path.suffix not in WRITERS:
+    if path.suffix.lower() not in WRITERS:
         raise OptionError(
             f"output {str(path)!r}: the ending {path.suffix!r} is unknown.{suggest(path.suffix, WRITERS)}"
         )
@@ -57,7 +61,7 @@ def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """
     with replacing(path) as file, ExitStack() as stack:
         with _told(path):
-            write = stack.enter_context(WRITERS[path.suffix](file, schema))
+            write = stack.enter_context(WRITERS[path.suffix.lower()](file, schema))
 
         def write_told(batch: pa.RecordBatch) -> None:
             with _told(path):
@@ -79,7 +83,13 @@ def _told(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a temporary file beside `path` that replaces it when the block ends without an error."""
+    """Yield a temporary file beside `path` that replaces it when the block ends without an error.
+
+    One that a killed process left behind is removed once nothing was written to it for a day.
+    """
+    for part in path.parent.glob(f".{escape(path.name)}.*.part"):
+        if time.time() - part.stat().st_mtime > SECONDS_A_DAY:
+            part.unlink(missing_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
         try:
             yield file
@@ -158,10 +168,18 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else to_json(value)
 
 
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    columns = [
+        parse_mixed(column) if is_mixed(field) else column.to_pylist()
+        for field, column in zip(batch.schema, batch.columns, strict=True)
+    ]
+    return (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
 @contextmanager
 def _json_lines(file: IO[bytes], _: pa.Schema) -> Iterator[Write]:
     def write(batch: pa.RecordBatch) -> None:
-        file.writelines(f"{to_json(row)}\n".encode() for row in batch.to_pylist())
+        file.writelines(f"{to_json(row)}\n".encode() for row in _rows(batch))
 
     yield write
 
@@ -172,7 +190,7 @@ def _json(file: IO[bytes], _: pa.Schema) -> Iterator[Write]:
 
     def write(batch: pa.RecordBatch) -> None:
         nonlocal before
-        for row in batch.to_pylist():
+        for row in _rows(batch):
             file.write(f"{before}{to_json(row)}".encode())
             before = ",\n"
 

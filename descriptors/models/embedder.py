@@ -87,6 +87,9 @@ class SentenceTransformerEmbedder:
         yield from one_of("dtype", self.dtype, get_args(DType))
         if not isinstance(self.model, str) or not self.model.strip():
             yield f"model: {self.model!r} is not allowed. Give a folder or a name such as {DEFAULT_MODEL!r}."
+        for option, value in (("revision", self.revision), ("device", self.device)):
+            if not isinstance(value, str | None):
+                yield f"{option}: {value!r} is not allowed. Give a text, or None."
         if self.batch_size is not None and (type(self.batch_size) is not int or self.batch_size < 1):
             yield f"batch_size: {self.batch_size!r} is not allowed. Give a whole number from 1."
 

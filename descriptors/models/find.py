@@ -29,7 +29,12 @@ def find_model(model: str, revision: str | None = None) -> Path:
         ModelNotFoundError: It is in none of them.
         ModelError: The package that carries it holds other weights.
     """
-    return Path(model).resolve() if Path(model).is_dir() else _find_named(model, revision)
+    folder = Path(model).resolve()
+    if not folder.is_dir():
+        return _find_named(model, revision)
+    if not (folder / "config.json").exists() and not (folder / "modules.json").exists():
+        raise ModelNotFoundError(f"the folder {folder} holds no model: there is no config.json or modules.json in it.")
+    return folder
 
 
 @lru_cache

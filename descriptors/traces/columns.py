@@ -72,10 +72,10 @@ def _parse_each(cells: Any, field: pa.Field, row_name: Callable[[int], str]) -> 
     for position, cell in enumerate(cells.to_pylist() if isinstance(cells, pa.Array | pa.ChunkedArray) else cells):
         try:
             parsed.append(parse(cell))
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001 - a document's own code may raise anything
             problems.append(f"{row_name(position)}: {error}")
     if problems:
-        more = [f"and {len(problems) - 3} more rows"] if len(problems) > 3 else []
+        more = [f"and {len(problems) - 3} more of {len(cells)} rows"] if len(problems) > 3 else []
         raise CellError("\n  ".join([f"column {field.name!r} can't be read:", *problems[:3], *more]))
     return pa.array(parsed, type=field.type)
 

@@ -19,11 +19,11 @@ import pyarrow.parquet
 from rag_descriptors.errors import FormatError, OptionError
 from rag_descriptors.traces.contexts import scrub
 
-__all__ = ["Traces", "open_traces"]
+__all__ = ["Traces", "is_mixed", "open_traces", "parse_mixed"]
 
 ROWS_AT_ONCE = 4096
 CSV_BLOCK_BYTES = 32 * 1024 * 1024
-JSON_TEXT = pa.string()
+MIXED = {b"holds": b"json"}
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
@@ -79,7 +79,7 @@ class Format:
 def _expand(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        found = [file for file in path.rglob("*") if file.suffix in FORMATS]
+        found = [file for file in path.rglob("*") if file.suffix.lower() in FORMATS]
     else:
         found = [path] if path.is_file() else [*map(Path, glob(name, recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
     files = sorted(file for file in found if file.is_file())
@@ -89,9 +89,9 @@ def _expand(name: str) -> list[Path]:
 
 
 def _reader(file: Path) -> Format:
-    if file.suffix not in FORMATS:
+    if file.suffix.lower() not in FORMATS:
         raise OptionError(f"input {str(file)!r}: the ending {file.suffix!r} is unknown. Allowed: {', '.join(FORMATS)}.")
-    return FORMATS[file.suffix]
+    return FORMATS[file.suffix.lower()]
 
 
 def _conform(file: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -156,18 +156,20 @@ def _open_csv(file: Path, types: Mapping[str, pa.DataType]) -> pa.csv.CSVStreami
 
 
 def _json_schema(file: Path) -> pa.Schema:
-    """Return the columns of a JSON file; one whose values are of several kinds is text, with JSON for all but texts."""
-    kinds: dict[str, pa.DataType] = {}
+    """Return the columns of a JSON file; one whose values are of several kinds holds them as JSON, and is marked so."""
+    kinds: dict[str, pa.DataType | None] = {}
     for rows in _json_rows(file):
         for name in dict.fromkeys(chain.from_iterable(rows)):
             kinds[name] = _common(kinds.get(name, pa.null()), _infer([row.get(name) for row in rows]))
-    return pa.schema(kinds.items())
+    return pa.schema(
+        pa.field(name, pa.string(), metadata=MIXED) if kind is None else (name, kind) for name, kind in kinds.items()
+    )
 
 
 def _json_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for rows in _json_rows(file):
         with _told(file):
-            arrays = [_json_array([row.get(field.name) for row in rows], field.type) for field in schema]
+            arrays = [_json_array([row.get(field.name) for row in rows], field) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -212,26 +214,46 @@ def _object(file: Path, place: str, row: object) -> dict[str, Any]:
     return row
 
 
-def _infer(values: list[Any]) -> pa.DataType:
+def _infer(values: list[Any]) -> pa.DataType | None:
+    """Return the type that all values have; None if there is none."""
     try:
         kind = pa.array(values).type
     except (pa.ArrowException, OverflowError):
-        return JSON_TEXT
-    return JSON_TEXT if "struct<>" in str(kind) else kind
+        return None
+    return None if "struct<>" in str(kind) else kind
 
 
-def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+def _common(left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType | None:
+    if left is None or right is None:
+        return None
     try:
         schemas = [pa.schema([("", kind)]) for kind in (left, right)]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pa.ArrowTypeError:
-        return JSON_TEXT
+        return None
 
 
-def _json_array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if kind == JSON_TEXT:
-        values = [value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False) for value in values]
-    return pa.array(values, kind)
+def _json_array(values: list[Any], field: pa.Field) -> pa.Array:
+    if is_mixed(field):
+        values = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
+    return pa.array(values, field.type)
+
+
+def is_mixed(field: pa.Field) -> bool:
+    """Return whether a column holds values of several kinds, as JSON."""
+    return (field.metadata or {}).items() >= MIXED.items()
+
+
+def parse_mixed(texts: pa.StringArray) -> list[Any]:
+    """Return the values of a column that holds them as JSON; a text of another file's, which is no JSON, as it is."""
+    return [None if text is None else _parsed(text) for text in texts.to_pylist()]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @contextmanager

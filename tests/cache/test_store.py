@@ -186,7 +186,7 @@ def test_a_truncated_file(full, size):
     assert holds_no_wrong_answer(before)
     assert after == ANSWERS
     assert len(told) == 1
-    assert f"delete {full}" in str(told[0].message)
+    assert f"If {full} is a cache, delete it" in str(told[0].message)
 
 
 @pytest.mark.parametrize("size", [0, 1])

@@ -86,7 +86,12 @@ def test_digest_covers_weights_and_settings(folder):
 
 
 def test_a_local_folder_comes_first(folder):
-    assert find_model(str(folder())) == folder()
+    assert find_model(str(folder(config_json="{}"))) == folder()
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(ModelNotFoundError, match="holds no model"):
+        find_model(str(tmp_path))
 
 
 def test_a_missing_extra_is_named():

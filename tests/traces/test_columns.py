@@ -127,7 +127,7 @@ def test_the_message_names_column_rows_and_the_way_out():
             f'  line {row}: found int {cell} where a text is expected. Convert the column with .astype("string").'
             for row, cell in ((0, 1), (2, 2), (3, 3))
         ),
-        "  and 2 more rows",
+        "  and 2 more of 6 rows",
     ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from rag_descriptors.errors import FormatError, OptionError
 from rag_descriptors.traces import readers
-from rag_descriptors.traces.readers import open_traces
+from rag_descriptors.traces.readers import is_mixed, open_traces, parse_mixed
 
 MANY = readers.ROWS_AT_ONCE + 1
 
@@ -117,9 +117,9 @@ def test_a_bad_line_is_named(file, content, place):
         ([["x"], [], None, [None]], "list<item: string>", [["x"], [], None, [None]]),
         ([[], []], "list<item: null>", [[], []]),
         ([{"x": 1}, {"y": ["z"]}], "struct<x: int64, y: list<item: string>>", None),
-        ([["x"], "y", None], "string", ['["x"]', "y", None]),  # several kinds: text, and JSON for all but texts
-        (['["x"]', ["ü"]], "string", ['["x"]', '["ü"]']),
-        ([1, "x"], "string", ["1", "x"]),
+        ([["x"], "y", None], "string", ['["x"]', '"y"', None]),  # several kinds: JSON
+        (['["x"]', ["ü"]], "string", [r'"[\"x\"]"', '["ü"]']),
+        ([1, "x"], "string", ["1", '"x"']),
         ([{"x": 1}, {"x": "y"}], "string", ['{"x": 1}', '{"x": "y"}']),
         ([{}, {}], "string", ["{}", "{}"]),
         ([{"x": {}}, None], "string", ['{"x": {}}', None]),
@@ -138,6 +138,18 @@ def test_a_column_has_one_type(file, is_far, cells, kind, expected):
     found = [row["a"] for row in rows(path)]
     if expected is not None:
         assert found == [*expected[:1], *fill, *expected[1:]]
+
+
+def test_values_of_several_kinds_come_back(file):
+    values = [["x"], "y", 5, None, {"a": {}}, "[1]", 2**70]
+    path = file("t.jsonl", jsonl(*values))
+    (batch,) = open_traces([path]).batches()
+    assert is_mixed(batch.schema.field("a"))
+    assert parse_mixed(batch["a"]) == values
+
+
+def test_a_text_among_them_that_is_no_json_is_itself():
+    assert parse_mixed(pa.array(["{", None])) == ["{", None]
 
 
 def test_numbers_that_no_type_holds_together_are_one_clear_error(file):
