@@ -7,6 +7,7 @@ import tempfile
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import get_args
 
 from common import Line, Runs, in_turn, options, ratio_line, ratios, report
@@ -44,15 +45,11 @@ def main() -> None:
 
 
 def speed_line(name: str, speeds: Runs) -> Line:
-    ratio = ratios(speeds[name], speeds[BASE])
-    return ratio_line(
-        f"{name} against {BASE}",
-        ours=speeds[name],
-        against=speeds[BASE],
-        ratio=ratio,
-        unit="tokens/s",
-        says="times as fast",
-    )
+    ours, base = speeds[name], speeds[BASE]
+    if name == BASE:
+        return Line(what=BASE, ours=f"{median(base):.3g} tokens/s")
+    what, ratio = f"{name} against {BASE}", ratios(ours, base)
+    return ratio_line(what, ours=ours, against=base, ratio=ratio, unit="tokens/s", says="times as fast")
 
 
 if __name__ == "__main__":

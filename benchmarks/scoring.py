@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,7 @@ from rag_descriptors.models.find import DEFAULT_MODEL, find_model, model_limit
 PEER = "evidently-0.7.23"
 PEER_PACKAGES = (("torch==2.13.0",), ("evidently==0.7.23", "sentence-transformers<5.2", "pandas<3"))
 OFFLINE = {**os.environ, "HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+NO_UNITS = "this processor has no bfloat16 units"
 FILES = ("traces_hotpot", "traces_nq", "traces_mtrag")
 
 
@@ -82,12 +84,14 @@ def evidently_versions() -> dict[str, str]:
 
 
 def available(variants: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Return the variants that this environment has, and say which others it has not."""
+    """Return the variants that environment and processor have, and say which others they have not."""
     found = {}
     for name, params in variants.items():
         try:
-            SentenceTransformerEmbedder(**params).embed(["one text"], "query")
-        except (DescriptorError, ImportError) as error:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", message=NO_UNITS)
+                SentenceTransformerEmbedder(**params).embed(["one text"], "query")
+        except (DescriptorError, UserWarning) as error:
             print(f"not available: {name}: {error}", file=sys.stderr)
         else:
             found[name] = params

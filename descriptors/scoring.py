@@ -99,6 +99,7 @@ class Run:
     ) -> None:
         self._started = time.perf_counter()
         self._provenance = [_provenance(descriptor) for descriptor in descriptors]  # may fail: before files are open
+        self._n_rows = 0
         self._on_error = on_error
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._owns_cache = not isinstance(cache, Cache)
@@ -127,6 +128,7 @@ class Run:
         Raises:
             ScoringError: A descriptor broke its contract, or a row failed under `on_error="raise"`.
         """
+        self._n_rows += batch.num_rows
         columns: dict[str, pa.Array] = {}
         for descriptor, tally in zip(self._descriptors, self._tallies, strict=True):
             computed = _compute(descriptor, batch)
@@ -142,15 +144,15 @@ class Run:
         texts = TextCounts(distinct=self._texts.distinct, encoded=self._texts.encoded, cut=self._texts.cut)
         if texts.cut:
             warnings.warn(
-                f"{texts.cut} of {texts.distinct} distinct texts are longer than the model reads; only their beginning "
-                "counted. method_params={'long_context': 'window_max'} reads them whole, 'error' refuses them.",
+                f"{texts.cut} of {texts.distinct} distinct texts are longer than the model reads. method_params="
+                "{'long_context': …} says what becomes of them: 'truncate' scores the beginning, 'window_max' all.",
                 TruncationWarning,
                 stacklevel=3,
             )
         accounts = zip(self._descriptors, self._tallies, self._provenance, strict=True)
         columns = {descriptor.name: tally.summary(provenance) for descriptor, tally, provenance in accounts}
         return RunSummary(
-            rows=max((column.n_total for column in columns.values()), default=0),
+            rows=self._n_rows,
             columns=columns,
             texts=texts,
             seconds=time.perf_counter() - self._started,
@@ -190,13 +192,12 @@ def _differences(descriptors: Sequence[Descriptor]) -> Iterator[str]:
 
 
 def _conflicts(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> Iterator[str]:
-    taken = dict.fromkeys(columns, "in the table already")
+    taken = dict.fromkeys(columns, "is in the table already. Give another alias, or on_conflict='overwrite'.")
     for descriptor in descriptors:
         for name in descriptor.outputs.names:
             if name in taken:
-                kind = type(descriptor).__name__
-                yield f"column {name!r} is {taken[name]}. Give {kind} another alias, or on_conflict='overwrite'."
-            taken[name] = "written by two descriptors"
+                yield f"column {name!r} of {type(descriptor).__name__} {taken[name]}"
+            taken[name] = "is written by another descriptor too. Give one of them another alias."
 
 
 def _bind(descriptor: Descriptor, wrap: Any) -> Descriptor:

@@ -152,9 +152,9 @@ def test_f18_scores_follow_a_thousand_shuffled_rows(relevance, table):
 
 def test_f21_a_name_that_is_taken(relevance, table, embedder):
     traces = table(("north?", ["N", "E"])).assign(cr="mine")
-    with pytest.raises(ColumnConflictError, match="'cr' is in the table already"):
+    with pytest.raises(ColumnConflictError, match="'cr' of ContextRelevance is in the table already"):
         add_descriptors(traces, relevance(output_scores=True))
-    with pytest.raises(ColumnConflictError, match="'cr scores' is written by two descriptors"):
+    with pytest.raises(ColumnConflictError, match="'cr scores' of ContextRelevance is written by another"):
         add_descriptors(
             traces, [relevance(alias="a cr"), relevance(alias="cr", output_scores=True), relevance(alias="cr scores")]
         )

@@ -218,8 +218,9 @@ def test_all_problems_at_once(traces, relevance, embedder):
         "on_conflict: 'replace' is unknown. Allowed: 'error', 'overwrite'.",
         "on_error: 'ignore' is unknown. Allowed: 'null', 'raise'.",
         "column 'questoin' is missing. Did you mean 'question'? Allowed: 'question', 'contexts'.",
-        "column 'question' is in the table already. Give ContextRelevance another alias, or on_conflict='overwrite'.",
-        "column 'cr' is written by two descriptors. Give ContextRelevance another alias, or on_conflict='overwrite'.",
+        "column 'question' of ContextRelevance is in the table already. Give another alias, or "
+        "on_conflict='overwrite'.",
+        "column 'cr' of ContextRelevance is written by another descriptor too. Give one of them another alias.",
     ]
     assert embedder.texts == []
 
@@ -230,7 +231,7 @@ def test_missing_columns(traces, relevance):
 
 
 def test_on_conflict_between_descriptors(traces, relevance):
-    with pytest.raises(ColumnConflictError, match="written by two descriptors"):
+    with pytest.raises(ColumnConflictError, match="written by another descriptor too"):
         add_descriptors(traces, [relevance(), relevance()], on_conflict="overwrite")
 
 

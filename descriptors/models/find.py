@@ -22,7 +22,6 @@ HUB_TIMEOUT_S = 5
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
-@lru_cache
 def find_model(model: str, revision: str | None = None) -> Path:
     """Return the folder of a model: a local one, the hub cache's, an installed package's, or the hub's, in this order.
 
@@ -30,8 +29,11 @@ def find_model(model: str, revision: str | None = None) -> Path:
         ModelNotFoundError: It is in none of them.
         ModelError: The package that carries it holds other weights.
     """
-    if Path(model).is_dir():
-        return Path(model)
+    return Path(model).resolve() if Path(model).is_dir() else _find_named(model, revision)
+
+
+@lru_cache
+def _find_named(model: str, revision: str | None) -> Path:
     name = model if "/" in model else HUB_ORGANISATION + model
     is_packaged = name == HUB_ORGANISATION + DEFAULT_MODEL and revision is None
     folder = (

@@ -69,9 +69,13 @@ def embedder():
 
 @pytest.fixture(scope="module")
 def reference():
+    import torch  # noqa: PLC0415
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415
 
-    return SentenceTransformer(str(find_model("all-MiniLM-L6-v2")), device="cpu", local_files_only=True)
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # single texts on a busy machine: threads that wait for each other cost minutes
+    yield SentenceTransformer(str(find_model("all-MiniLM-L6-v2")), device="cpu", local_files_only=True)
+    torch.set_num_threads(n_threads)
 
 
 @pytest.fixture
