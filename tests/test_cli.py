@@ -440,6 +440,15 @@ def test_the_default_cache_is_in_the_users_folder(command, stored, tmp_path):
     assert command("cache", "clear") == (0, "3 answers dropped\n", "")
 
 
+@pytest.mark.parametrize("arguments", [["stats"], ["clear"], ["prune", "--days", "1"]])
+def test_cache_commands_on_a_file_that_is_none(command, stored, arguments):
+    stored.write_text("a text of somebody's\n" * 100)
+    code, out, err = command("cache", *arguments, "--cache", stored)
+    assert (code, out) == (4, "")
+    assert "file is not a database" in one_message(err)
+    assert f"delete {stored}" in err
+
+
 @pytest.mark.parametrize("days", ["-1", "x"])
 def test_days_are_checked(command, stored, days):
     assert command("cache", "prune", "--days", days, "--cache", stored)[0] == 2

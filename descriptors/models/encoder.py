@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ Features = dict[str, Any]
 Forward = Callable[[Features], Vectors]
 BATCH_ON_DEVICE = 64
 EXPORT_VERSION = 1
+LOADING = Lock()
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,23 @@ class Encoder:
         return vectors[np.argsort(np.concatenate(groups))]
 
 
-@lru_cache
 def load_encoder(folder: Path, backend: str, dtype: str, device: str | None, batch_size: int | None) -> Encoder:
-    """Return a model on a backend; it is loaded once per process.
+    """Return a model on a backend; it is loaded once per process, by one thread at a time.
 
     Raises:
         MissingExtraError: A package of the backend is not installed.
         ModelError: The model does not load, or not on this backend.
     """
+    with LOADING:
+        return _load(folder, backend, dtype, device, batch_size)
+
+
+@lru_cache
+def _load(folder: Path, backend: str, dtype: str, device: str | None, batch_size: int | None) -> Encoder:
     model = _load_model(folder, device if backend == "torch" else "cpu", dtype if backend == "torch" else "float32")
     on_cpu = model.device.type == "cpu"
     if on_cpu and dtype == "bfloat16" and not _has_bfloat16():
-        warnings.warn("this processor has no bfloat16 units: bfloat16 will not be faster here", stacklevel=4)
+        warnings.warn("this processor has no bfloat16 units: bfloat16 will not be faster here", stacklevel=5)
     n_workers = _n_cores() if on_cpu else 1
     forward = BACKENDS[backend](model, folder, dtype, n_workers)
     return Encoder(model, forward, batch_size or (1 if on_cpu else BATCH_ON_DEVICE), n_workers)
@@ -142,6 +149,7 @@ def _openvino_forward(model: Any, folder: Path, dtype: str, n_workers: int) -> F
         request.infer({0: features["input_ids"].numpy()})
         return np.array(request.get_output_tensor(0).data, np.float32)
 
+    forward(model.preprocess(["first"]))  # OpenVINO deadlocks where two threads use it for the first time
     return forward
 
 

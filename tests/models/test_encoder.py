@@ -36,9 +36,9 @@ def user_cache(tmp_path_factory):
     folder = tmp_path_factory.mktemp("user")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        load_encoder.cache_clear()
+        encoder._load.cache_clear()
         yield folder
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_bfloat16_without_units_warns(folder, monkeypatch):
     torch = pytest.importorskip("torch")
     for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
         monkeypatch.setattr(torch.cpu, probe, lambda: False, raising=False)
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
     with pytest.warns(UserWarning, match="no bfloat16 units: bfloat16 will not be faster here"):
         load_encoder(folder, "torch", "bfloat16", "cpu", None)
 
@@ -187,7 +187,7 @@ def test_bfloat16_without_units_warns(folder, monkeypatch):
 def test_bfloat16_with_units_does_not_warn(folder, monkeypatch, probe):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cpu, probe, lambda: True, raising=False)
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         load_encoder(folder, "torch", "bfloat16", "cpu", None)
@@ -213,13 +213,13 @@ def test_onnx_has_no_bfloat16():
 )
 def test_a_missing_package_names_its_extra(monkeypatch, backend, module, extra):
     loaded = embedder(backend)
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(
         MissingExtraError, match=rf"{module} is not installed\. pip install 'rag-descriptors\[{extra}\]'"
     ):
         loaded.embed(["a"], "document")
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
 
 
 def test_a_folder_without_a_model_is_one_clear_error(tmp_path):
@@ -239,7 +239,7 @@ def test_the_export_is_made_once_and_whole(user_cache, texts):
     vectors("onnx", texts[:1])
     (exported,) = (user_cache / "rag-descriptors" / "onnx").iterdir()  # nothing temporary stays
     made = exported.stat().st_mtime_ns
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
     vectors("onnx", texts[:1])
     vectors("openvino", texts[:1])
     assert exported.stat().st_mtime_ns == made
@@ -256,13 +256,34 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(torch.onnx, "export", half)
-    load_encoder.cache_clear()
+    encoder._load.cache_clear()
     with pytest.raises(ModelError, match=r"can't be exported to ONNX: out of memory\. Use backend='torch'"):
         vectors("onnx", ["a"])
     assert list((tmp_path / "rag-descriptors" / "onnx").iterdir()) == []
 
 
 # --- no connection
+
+
+FIRST_USE = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from rag_descriptors import SentenceTransformerEmbedder
+from rag_descriptors.models import encoder
+sys.setswitchinterval(1e-6)
+embedder = SentenceTransformerEmbedder(backend=sys.argv[1])
+with ThreadPoolExecutor(8) as pool:
+    read = list(pool.map(lambda text: embedder.embed([text, "b"], "document").vectors.shape, "acdefghi"))
+print(set(read), encoder._load.cache_info().misses)
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_threads_may_be_the_first_to_use_a_model(user_cache, backend):
+    embedder(backend)
+    command = [sys.executable, "-c", FIRST_USE, backend]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "{(2, 384)} 1\n", done.stderr
 
 
 CONNECTIONS = """
