@@ -23,8 +23,6 @@ from rich.text import Text
 
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
-    CacheError,
-    CacheWarning,
     CellError,
     DescriptorError,
     FormatError,
@@ -162,11 +160,7 @@ def _existing_cache(path: Path | None) -> Cache:
     path = path or default_cache()
     if not path.is_file():
         raise OptionError(f"cache {str(path)!r}: there is no such file.")
-    with warnings.catch_warnings(action="error", category=CacheWarning):
-        try:
-            return Cache(path)
-        except CacheWarning as warning:
-            raise CacheError(str(warning)) from warning
+    return Cache(path)
 
 
 def _exit_code(error: Exception) -> int:

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rag_descriptors.conditions import eq, gt, gte, is_in, lt, lte, not_eq, not_in
+from rag_descriptors.conditions import Condition, eq, gt, gte, is_in, lt, lte, not_eq, not_in
 from rag_descriptors.errors import OptionError
 
 SCORES = pa.array([0.5, 0.7, 1.0, None])
@@ -45,3 +45,12 @@ def test_no_number(make, value):
 def test_no_list(make):
     with pytest.raises(OptionError, match=r"0.5 is no list. Give the numbers in one"):
         make(0.5)
+
+
+def test_a_condition_of_no_kind():
+    with pytest.raises(OptionError, match="kind: 'foo' is unknown"):
+        Condition("foo", 1)
+
+
+def test_a_number_beyond_whole_floats():
+    assert gte(10**30).check(pa.array([0.5])).to_pylist() == [False]

@@ -287,3 +287,25 @@ def test_the_contract(rows, options):
     questions, contexts = zip(*rows, strict=True)
     columns = {"question": pd.Series(questions, dtype=object), "contexts": pd.Series(contexts, dtype=object)}
     check_descriptor(descriptor, pd.DataFrame(columns))
+
+
+def test_an_aggregation_of_ones_own_gets_scores_of_its_own(relevance, table):
+    def best(scores):
+        scores.sort()
+        return scores[-1]
+
+    scored = add_descriptors(table(("north?", ["N", "E"])), relevance(aggregation_method=best, output_scores=True))
+    assert scored["cr"].tolist() == [1.0]
+    assert scored["cr scores"].tolist() == [[1.0, 0.5]]
+
+
+@pytest.mark.parametrize("params", [{"revision": 5}, {"device": 5}])
+def test_places_are_texts(relevance, params):
+    with pytest.raises(OptionError, match="is not allowed. Give a text, or None"):
+        ContextRelevance("question", "contexts", method_params=params)
+
+
+@pytest.mark.parametrize("value", [np.True_, 1.0, 1, "yes"])
+def test_flags_are_true_or_false(relevance, value):
+    with pytest.raises(OptionError, match="output_scores"):
+        relevance(output_scores=value)

@@ -1,8 +1,10 @@
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from rag_descriptors.errors import OptionError
+from rag_descriptors import ContextRelevance, add_descriptors
+from rag_descriptors.errors import ModelError, OptionError, TruncationWarning
 from rag_descriptors.models.embedder import Embeddings, SentenceTransformerEmbedder
 from rag_descriptors.similarity import PAIRS_AT_ONCE, SemanticSimilarity
 from rag_descriptors.testing import FakeEmbedder
@@ -142,3 +144,31 @@ def test_low(similarity, low):
 def test_bind():
     bound = SemanticSimilarity(embedder=FakeEmbedder()).bind(lambda embedder: WithoutWindows())
     assert isinstance(bound.embedder, WithoutWindows)
+
+
+def test_a_question_that_is_not_read_whole_is_among_the_reasons():
+    fake = FakeEmbedder(max_tokens=2)
+    traces = pd.DataFrame({"question": ["a b c d"], "contexts": [["a b", "a b c"]]})
+    descriptor = ContextRelevance(
+        "question", "contexts", method_params={"embedder": fake}, alias="cr", output_reasons=True
+    )
+    with pytest.warns(TruncationWarning):
+        scored = add_descriptors(traces, descriptor)
+    of_question = "the last 2 tokens of the question were not read"
+    assert scored["cr reasons"].tolist() == [
+        [of_question, f"{of_question}, the last 1 tokens of the context were not read"]
+    ]
+
+
+def test_vectors_of_two_lengths():
+    class Uneven(FakeEmbedder):
+        def identity(self, role):
+            return {"role": role}
+
+        def embed(self, texts, role):
+            width = {"query": 2, "document": 3}[role]
+            return Embeddings(np.ones((len(texts), width), np.float32), np.zeros(len(texts), np.int32))
+
+    traces = pd.DataFrame({"question": ["a"], "contexts": [["b"]]})
+    with pytest.raises(ModelError, match="questions vectors of length 2 and contexts vectors of length 3"):
+        add_descriptors(traces, ContextRelevance("question", "contexts", method_params={"embedder": Uneven()}))

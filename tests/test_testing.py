@@ -249,3 +249,7 @@ def test_a_fake_is_a_value():
     assert embedder == FakeEmbedder(max_tokens=2) != FakeEmbedder()
     assert pickle.loads(pickle.dumps(embedder)) == embedder
     assert repr(embedder) == "FakeEmbedder(vectors={}, max_tokens=2, n_dimensions=256)"
+
+
+def test_words_have_the_width_of_given_vectors():
+    assert FakeEmbedder(vectors={"a": (1, 0)}).embed(["a", "other words"], "query").vectors.shape == (2, 2)

@@ -154,3 +154,47 @@ def test_the_meter_of_an_embedder(cached, meter):
     for texts in (["a", "a b"], ["a b", "c d"]):
         embedder.embed(texts, "document")
     assert (meter.distinct, meter.cut, meter.encoded) == (3, 2, 3)
+
+
+class Answering(FakeEmbedder):
+    answer: object = None
+
+    def embed(self, texts, role):
+        super().embed(texts, role)
+        return self.answer(texts) if callable(self.answer) else self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (np.ones((1, 2)), "gave ndarray, not Embeddings"),
+        (Embeddings([[1, 2], [3]], [0, 0]), "gave Embeddings, not Embeddings of numbers"),
+        (Embeddings(np.empty((1, 0)), np.zeros(1)), r"shape \(1, 0\)"),
+        (Embeddings(np.ones((2, 2)), np.zeros(2)), r"shape \(2, 2\)"),
+    ],
+)
+def test_an_answer_that_is_no_embeddings(cached, monkeypatch, answer, message):
+    monkeypatch.setattr(Answering, "answer", answer)
+    with pytest.raises(ModelError, match=message):
+        cached(Answering()).embed(["a"], "query")
+
+
+def test_vectors_of_two_lengths_under_one_identity(cached, monkeypatch):
+    monkeypatch.setattr(
+        Answering,
+        "answer",
+        staticmethod(lambda texts: Embeddings(np.ones((len(texts), len(texts[0]))), np.zeros(len(texts)))),
+    )
+    embedder = cached(Answering())
+    embedder.embed(["a"], "query")
+    with pytest.raises(ModelError, match="different lengths under one identity"):
+        embedder.embed(["a", "bb"], "query")
+
+
+def test_a_vector_that_is_no_number_is_worked_out_once_a_run(cached, cache):
+    fake = FakeEmbedder(vectors={"bad": (nan, 1.0), "good": (1.0, 0.0)})
+    embedder = cached(fake)
+    for _ in range(2):
+        assert np.isnan(embedder.embed(["bad", "good"], "query").vectors).any(axis=1).tolist() == [True, False]
+    assert sorted(fake.texts) == ["bad", "good"]
+    assert cache.stats().entries == {"vector": 1}

@@ -1,6 +1,8 @@
 """Trace files in, scored files out, with the fake encoder of the cases."""
 
 import json
+import os
+import time
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -334,3 +336,30 @@ def test_a_cache_is_filled_and_used(score, cases, embedder, tmp_path):
         assert score(path, cache=cache) == first
         assert cache.stats().entries == {"vector": 4}  # a cache that was given is left open
     assert embedder.texts == []
+
+
+def test_values_of_several_kinds_keep_what_they_are(score, tmp_path):
+    lines = ['{"question": "q", "contexts": ["a"], "id": 1}', '{"question": "r", "contexts": "b", "id": "x"}']
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    first, second = score(tmp_path / "in.jsonl", ending="jsonl")
+    assert (first["contexts"], first["id"], second["contexts"], second["id"]) == (["a"], 1, "b", "x")
+    assert first["cr status"] == second["cr status"] == "ok"
+
+
+def test_a_number_among_the_questions(score, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"question": "q", "contexts": ["a"]}\n{"question": 5, "contexts": ["a"]}')
+    with pytest.raises(CellError, match=r"column 'question' can't be read:\n  row 1: found int 5"):
+        score(tmp_path / "in.jsonl")
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_what_a_killed_run_left_is_removed_after_a_day(score, cases, tmp_path):
+    for name, age in ((".out.parquet.old.part", 2), (".out.parquet.new.part", 0), (".other.parquet.old.part", 2)):
+        (tmp_path / name).touch()
+        written = time.time() - age * 86_400
+        os.utime(tmp_path / name, (written, written))
+    score(save(tmp_path / "in.parquet", cases))
+    assert sorted(path.name for path in tmp_path.glob(".*.part")) == [
+        ".other.parquet.old.part",
+        ".out.parquet.new.part",
+    ]
