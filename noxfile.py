@@ -13,6 +13,7 @@ import nox
 PROJECT = nox.project.load_toml("pyproject.toml")
 OLDEST, *NEWER = nox.project.python_versions(PROJECT)
 TORCH = "torch==2.13.0"
+PYTEST = ("pytest", "--numprocesses=auto")
 WITHOUT_MODEL = ("-m", "not model")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -32,10 +33,10 @@ def tests(session: nox.Session) -> None:
     if session.python == OLDEST:
         install_torch(session)
         install_editable(session, "[all]")
-        session.run("pytest", "--cov", "--cov-report=term-missing:skip-covered", *session.posargs)
+        session.run(*PYTEST, "--cov", "--cov-report=term-missing:skip-covered", *session.posargs)
     else:
         install_editable(session)
-        session.run("pytest", *WITHOUT_MODEL, *session.posargs)
+        session.run(*PYTEST, *WITHOUT_MODEL, *session.posargs)
 
 
 @nox.session(python=OLDEST)
@@ -43,7 +44,7 @@ def minimums(session: nox.Session) -> None:
     """The oldest dependencies that pyproject.toml allows."""
     install_editable(session, "", "--resolution=lowest-direct")
     session.run("uv", "pip", "list")
-    session.run("pytest", *WITHOUT_MODEL, *session.posargs)
+    session.run(*PYTEST, *WITHOUT_MODEL, *session.posargs)
 
 
 @nox.session
@@ -75,7 +76,7 @@ def wheel(session: nox.Session) -> None:
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(name, folder)
         with session.chdir(folder):
-            session.run("pytest", *WITHOUT_MODEL, "--ignore=tests/test_architecture.py", *session.posargs)
+            session.run(*PYTEST, *WITHOUT_MODEL, "--ignore=tests/test_architecture.py", *session.posargs)
 
 
 def install_torch(session: nox.Session) -> None:

@@ -103,7 +103,7 @@ def test_every_format_into_every_other(score, cases, tmp_path, source, ending):
 def test_a_scored_file_can_be_scored_again(score, cases, tmp_path, ending):
     first = score(save(tmp_path / "in.parquet", cases), ending=ending)
     (tmp_path / f"out.{ending}").rename(tmp_path / f"again.{ending}")
-    with pytest.raises(ColumnConflictError, match="'cr scores' is in the table already"):
+    with pytest.raises(ColumnConflictError, match="'cr scores' of ContextRelevance is in the table already"):
         score(tmp_path / f"again.{ending}", ending=ending)
     assert score(tmp_path / f"again.{ending}", ending=ending, on_conflict="overwrite") == first
 

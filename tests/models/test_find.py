@@ -16,10 +16,10 @@ from rag_descriptors.models.find import find_model, import_extra, model_digest, 
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    for cached in (find_model, model_digest, model_limit, model_prompt):
+    for cached in (find._find_named, model_digest, model_limit, model_prompt):
         cached.cache_clear()
     yield
-    for cached in (find_model, model_digest, model_limit, model_prompt):
+    for cached in (find._find_named, model_digest, model_limit, model_prompt):
         cached.cache_clear()
 
 
