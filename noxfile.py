@@ -64,7 +64,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def wheel(session: nox.Session) -> None:
-    """The wheel: its files, its metadata, and the tests run against it away from the sources."""
+    """The wheel: files, metadata, and the tests run against it, away from the sources; all but those that read them."""
     with TemporaryDirectory() as folder:
         run_tool(session, "build[uv]", "python", "-m", "build", "--installer=uv", f"--outdir={folder}")
         run_tool(session, "twine", "twine", "check", "--strict", *map(str, Path(folder).glob("rag_descriptors-*")))
@@ -76,7 +76,7 @@ def wheel(session: nox.Session) -> None:
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(name, folder)
         with session.chdir(folder):
-            session.run(*PYTEST, *WITHOUT_MODEL, *session.posargs)
+            session.run(*PYTEST, *WITHOUT_MODEL, "--ignore=tests/test_architecture.py", *session.posargs)
 
 
 def install_torch(session: nox.Session) -> None:
