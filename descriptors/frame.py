@@ -17,7 +17,7 @@ from rag_descriptors.scoring import CacheLike, OnConflict, OnError, Run, input_s
 from rag_descriptors.summary import RunSummary
 from rag_descriptors.traces.columns import to_column
 
-__all__ = ["ScoredFrame", "add_descriptors", "ascore_frame", "score_frame"]
+__all__ = ["ScoredFrame", "add_descriptors", "ascore_frame", "score_frame", "to_pandas"]
 
 ROWS_AT_ONCE = 8192
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
@@ -128,12 +128,22 @@ def _cells(column: "pd.Series[Any]") -> pa.Array | pa.ChunkedArray | list[object
         return list(column)
 
 
+def to_pandas(scored: pa.Table) -> pd.DataFrame:
+    """Return computed columns as pandas holds them, once they have passed their schema.
+
+    Raises:
+        ScoringError: They break it.
+    """
+    columns = pd.DataFrame({name: _series(scored[name].combine_chunks()) for name in scored.column_names})
+    _validate(columns, scored.schema)
+    return columns
+
+
 def _with_columns(df: pd.DataFrame, scored: pa.Table) -> pd.DataFrame:
-    columns = {name: _series(scored[name].combine_chunks()) for name in scored.column_names}
-    _validate(pd.DataFrame(columns), scored.schema)
+    columns = to_pandas(scored)
     frame = df.copy()
-    for name, series in columns.items():
-        frame[name] = series.array
+    for name in columns:
+        frame[name] = columns[name].array
     return frame
 
 

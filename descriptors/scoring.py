@@ -5,14 +5,12 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from math import inf
 from os import PathLike
 from types import TracebackType
 from typing import Any, Literal, Self, TypeGuard, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Descriptor
 from rag_descriptors.cache.cached import CachedEmbedder, TextMeter
@@ -28,7 +26,6 @@ from rag_descriptors.errors import (
 from rag_descriptors.longframe import as_bool
 from rag_descriptors.options import one_of
 from rag_descriptors.progress import Progress
-from rag_descriptors.schemas import value_range
 from rag_descriptors.summary import RunSummary, Tally, TextCounts
 
 __all__ = ["CacheLike", "OnConflict", "OnError", "Run", "input_schema", "plan"]
@@ -231,24 +228,7 @@ def _compute(descriptor: Descriptor, batch: pa.RecordBatch) -> pa.RecordBatch:
             f"{descriptor!r} promised {descriptor.outputs.names} for {batch.num_rows} rows and computed "
             f"{computed.num_rows} rows of {computed.schema.to_string()}. Run check_descriptor on it."
         )
-    for field in descriptor.outputs:
-        _check_values(descriptor, field, computed[field.name])
     return computed
-
-
-def _check_values(descriptor: Descriptor, field: pa.Field, values: pa.Array) -> None:
-    """Make sure of the column's range and nulls, as its pandera schema does, also where there is no DataFrame."""
-    if values.null_count and not field.nullable:
-        raise ScoringError(f"{descriptor!r}: column {field.name!r} must not have nulls. Run check_descriptor on it.")
-    low, high = value_range(field)
-    if (low, high) == (-inf, inf):
-        return
-    found = pc.min_max(values.flatten() if pa.types.is_list(field.type) else values).as_py()
-    if found["min"] is not None and not low <= found["min"] <= found["max"] <= high:
-        raise ScoringError(
-            f"{descriptor!r}: column {field.name!r} holds values from {found['min']} to {found['max']}, "
-            f"outside [{low}, {high}]. Run check_descriptor on it."
-        )
 
 
 def _statuses(descriptor: Descriptor, computed: pa.RecordBatch) -> pa.Array:

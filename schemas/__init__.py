@@ -7,7 +7,6 @@ from rag_descriptors.schemas.scores import (
     score_field,
     scores_field,
     status_field,
-    value_range,
 )
 from rag_descriptors.schemas.traces import trace_schema
 
@@ -19,5 +18,4 @@ __all__ = [
     "scores_field",
     "status_field",
     "trace_schema",
-    "value_range",
 ]

@@ -52,19 +52,13 @@ def output_schema(fields: pa.Schema) -> DataFrameSchema:
     return DataFrameSchema({field.name: _column(field) for field in fields}, ordered=True, strict=True)
 
 
-def value_range(field: pa.Field) -> tuple[float, float]:
-    """Return the lowest and the highest value that a field may hold."""
-    low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
-    return low, high
-
-
 def _column(field: pa.Field) -> Column:
     dtypes = {pa.float64(): "float64", pa.int64(): "Int64", pa.bool_(): "boolean"}
     return Column(dtypes.get(field.type), checks=_checks(field), nullable=field.nullable)
 
 
 def _checks(field: pa.Field) -> list[Check]:
-    low, high = value_range(field)
+    low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
     if field.type in (pa.float64(), pa.int64()):
         return [Check.in_range(low, high)]
     if field.type == pa.list_(pa.float64()):

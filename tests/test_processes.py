@@ -230,6 +230,7 @@ def test_the_command_stops_in_the_midst_of_encoding(tmp_path, started):
         assert store.stats().entries["vector"] > 0
 
 
+@pytest.mark.model
 @pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
 def test_a_full_disk_is_4(tmp_path, source, started):
     code = (

@@ -301,7 +301,7 @@ def test_an_aggregation_of_ones_own_gets_scores_of_its_own(relevance, table):
 
 @pytest.mark.parametrize("params", [{"revision": 5}, {"device": 5}])
 def test_places_are_texts(relevance, params):
-    with pytest.raises(OptionError, match="is not allowed. Give a text, or None"):
+    with pytest.raises(OptionError, match=r"is not allowed\. Give a text, or None"):
         ContextRelevance("question", "contexts", method_params=params)
 
 

@@ -64,12 +64,17 @@ def test_a_plugin_may_read_other_types():
         (batch(given=[1, 0]), "computed 2 rows of given: int64"),
         ({"given": [0.5, 1.0]}, "computed a dict. It must return a pyarrow.RecordBatch"),
         (None, "computed a NoneType"),
-        (batch(given=[0.5, 1.5]), r"'given' holds values from 0.5 to 1.5, outside \[0.0, 1.0\]. Run check_descriptor"),
+        (batch(given=[0.5, 1.5]), r"break their schema: .*in_range\(0.0, 1.0\).*1.5.*Run check_descriptor"),
     ],
 )
 def test_a_plugin_that_breaks_its_promise(computed, message):
     with pytest.raises(ScoringError, match=message):
         add_descriptors(TRACES, Given(computed))
+
+
+def test_a_plugin_whose_score_is_no_number():
+    with pytest.raises(PlanError, match=r"promises a score column that holds no numbers\. Make it with score_field"):
+        add_descriptors(TRACES, Given(None, pa.schema([("given", pa.string())])))
 
 
 def test_a_plugin_without_its_score_column():

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import OptionError
+from rag_descriptors.frame import to_pandas
 from rag_descriptors.jobs.outputs import check_output, open_output
 from rag_descriptors.relevance import ContextRelevance
 from rag_descriptors.scoring import CacheLike, OnConflict, Run, input_schema, plan
@@ -85,6 +86,7 @@ def score_traces(
         with open_output(output, schema) as write:
             for batch, inputs in _read(traces, input_schema(planned), limit):
                 scored = run.score(inputs)
+                to_pandas(pa.Table.from_batches([scored]))  # checks the columns against their schema
                 write(_assemble(schema, batch, scored))
         return run.summary()
 

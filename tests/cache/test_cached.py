@@ -1,9 +1,11 @@
+import json
+
 import numpy as np
 import pytest
 
 from rag_descriptors import Cache
 from rag_descriptors.cache.cached import FIRST_BLOCK, CachedEmbedder, TextMeter, digest
-from rag_descriptors.errors import ModelError
+from rag_descriptors.errors import CacheWarning, ModelError
 from rag_descriptors.models.embedder import Embeddings
 from rag_descriptors.progress import Progress
 from rag_descriptors.testing import FakeEmbedder
@@ -198,3 +200,14 @@ def test_a_vector_that_is_no_number_is_worked_out_once_a_run(cached, cache):
         assert np.isnan(embedder.embed(["bad", "good"], "query").vectors).any(axis=1).tolist() == [True, False]
     assert sorted(fake.texts) == ["bad", "good"]
     assert cache.stats().entries == {"vector": 1}
+
+
+def test_an_entry_that_is_no_vector_is_worked_out_again(cached, cache):
+    texts = ["a", "b", "c"]
+    cached(FakeEmbedder(n_dimensions=2)).embed(texts, "query")
+    identity = json.dumps(dict(FakeEmbedder(n_dimensions=2).identity("query")), sort_keys=True)
+    cache.put("vector", {digest("vector", identity, "b"): b"123"})
+    again = FakeEmbedder(n_dimensions=2)
+    with pytest.warns(CacheWarning, match="hold no vectors"):
+        cached(again).embed(texts, "query")
+    assert again.texts == ["b"]

@@ -14,8 +14,9 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors import Cache, ContextRelevance
-from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, OptionError
+from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, OptionError, ScoringError
 from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.testing import FakeEmbedder
 from rag_descriptors.traces import readers
 from rag_descriptors.traces.readers import open_traces
 
@@ -341,7 +342,8 @@ def test_a_cache_is_filled_and_used(score, cases, embedder, tmp_path):
 def test_values_of_several_kinds_keep_what_they_are(score, tmp_path):
     lines = ['{"question": "q", "contexts": ["a"], "id": 1}', '{"question": "r", "contexts": "b", "id": "x"}']
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    first, second = score(tmp_path / "in.jsonl", ending="jsonl")
+    score(tmp_path / "in.jsonl", ending="jsonl")
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert (first["contexts"], first["id"], second["contexts"], second["id"]) == (["a"], 1, "b", "x")
     assert first["cr status"] == second["cr status"] == "ok"
 
@@ -363,3 +365,16 @@ def test_what_a_killed_run_left_is_removed_after_a_day(score, cases, tmp_path):
         ".other.parquet.old.part",
         ".out.parquet.new.part",
     ]
+
+
+def test_columns_of_a_file_are_checked_too(score, tmp_path, relevance):
+    class Broken(ContextRelevance):
+        def compute(self, columns):
+            computed = super().compute(columns)
+            return pa.RecordBatch.from_arrays([pa.array([5.0]), *computed.columns[1:]], schema=computed.schema)
+
+    descriptor = Broken("question", "contexts", method_params={"embedder": FakeEmbedder()}, alias="cr")
+    (tmp_path / "in.jsonl").write_text('{"question": "q", "contexts": ["a"]}')
+    with pytest.raises(ScoringError, match=r"break their schema: .*5\.0"):
+        score(tmp_path / "in.jsonl", descriptor=descriptor)
+    assert not (tmp_path / "out.parquet").exists()

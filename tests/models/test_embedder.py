@@ -188,7 +188,7 @@ def test_a_text_too_long_is_reported(embedder):
     descriptor = ContextRelevance("question", "contexts", alias="cr", output_reasons=True, output_scores=True)
     with pytest.warns(TruncationWarning, match="1 of 2 distinct texts"):
         scored = score_frame(traces, descriptor).frame
-    assert scored["cr reasons"].tolist() == [["the last 47 tokens were not read", None]]
+    assert scored["cr reasons"].tolist() == [["the last 47 tokens of the context were not read", None]]
     windows = ContextRelevance("question", "contexts", alias="cr", method_params={"long_context": "window_max"})
     assert score_frame(traces, windows).frame["cr"][0] > scored["cr"][0]
 
