@@ -32,6 +32,7 @@ from scoring import (
 SIZES = {"distinct_rows": 200, "sample_rows": 300, "small_rows": 2_000, "large_rows": 100_000, "rounds": 3}
 VARIANTS: dict[str, dict[str, Any]] = {
     "torch float32": {"backend": "torch"},
+    "onnx float32": {"backend": "onnx"},
     "openvino float32": {"backend": "openvino"},
     "torch bfloat16": {"backend": "torch", "dtype": "bfloat16"},
     "openvino bfloat16": {"backend": "openvino", "dtype": "bfloat16"},
