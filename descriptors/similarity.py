@@ -113,7 +113,8 @@ class SemanticSimilarity:
             )
         cosines = _best_cosines(asked.vectors, read.vectors, q, c, offsets)
         unread = {"question": asked.unread[q], "context": np.add.reduceat(read.unread, offsets[:-1])[c]}
-        too_long = (sum(unread.values()) > 0) & (self.long_context == "error")
+        is_cut = unread["question"] + unread["context"] > 0
+        too_long = is_cut if self.long_context == "error" else np.zeros_like(is_cut)
         values = np.where(too_long, np.nan, self._scale(cosines))
         return PairScores(values, _reasons(unread), _failures(values, too_long))
 
