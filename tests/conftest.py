@@ -1,12 +1,14 @@
 """The fake encoder of the cases, and short ways to a descriptor over it and to a table."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from judge_server import JudgeServer
 
 from rag_descriptors import ContextRelevance
 from rag_descriptors.testing import FakeEmbedder
@@ -66,3 +68,10 @@ def data() -> Callable[[str], Path]:
         return shared / name if (shared / name).exists() else REPOSITORY / "tests" / "data" / name
 
     return find
+
+
+@pytest.fixture
+def judge_server() -> Iterator[Callable[..., JudgeServer]]:
+    """Start a server of answers, `judge_server(answer, delay_s=..., refuses=...)`; it closes after the test."""
+    with ExitStack() as stack:
+        yield lambda answer, **options: stack.enter_context(JudgeServer(answer, **options))
