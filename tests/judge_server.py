@@ -248,7 +248,7 @@ class JudgeServer:
     def __enter__(self) -> Self:
         listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        self.loop = asyncio.new_event_loop()
+        self.loop = asyncio.SelectorEventLoop()
         self.closing = asyncio.Event()
         self.connections: set[Connection] = set()
         self.thread = threading.Thread(target=self.run, args=(listener,), name="judge-server")
@@ -271,6 +271,9 @@ class JudgeServer:
         self.loop.set_exception_handler(lambda _, context: self.errors.append(context["exception"]))
         server = await self.loop.create_server(lambda: Connection(self), sock=listener)
         await self.closing.wait()
+        self.loop.remove_reader(listener.fileno())
+        for _ in range(3):
+            await asyncio.sleep(0)  # those already accepted become connections; a closed server can't take them
         server.close()
         for connection in list(self.connections):
             connection.transport.abort()
