@@ -36,6 +36,7 @@ PACKAGES = (
     "openvino",
     "onnxruntime",
     "scikit-learn",
+    "litellm",
 )
 NARROW_FLOATS = ("avx512_bf16", "avx_ne_convert", "amx_bf16")
 

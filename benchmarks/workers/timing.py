@@ -1,9 +1,10 @@
-"""What both scorers do: read a table, warm up on one row, score it, and say how long that took."""
+"""What workers do alike: warm up, do their work, and say how long that took."""
 
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -23,3 +24,12 @@ def time_scoring(score: Callable[[pd.DataFrame], pd.DataFrame], loads: Sequence[
     np.save(sys.argv[2], np.concatenate(scored["score scores"].to_list()))
     loading = sum(loads[before:])
     print(json.dumps({"seconds": seconds - loading, "load_seconds": loading}))
+
+
+@contextmanager
+def time_calls() -> Iterator[None]:
+    """Print the seconds of a block, and those of this process' CPU, as JSON."""
+    start, cpu = time.perf_counter(), time.process_time()
+    yield
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds}))
