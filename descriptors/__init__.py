@@ -6,25 +6,35 @@ A descriptor is a function from named columns to named columns, one row in, one 
 from rag_descriptors.aggregations import HitAggregation, HitShareAggregation, MeanAggregation
 from rag_descriptors.base import Descriptor
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import DescriptorError
+from rag_descriptors.errors import DescriptorError, JudgeError
 from rag_descriptors.frame import ScoredFrame, add_descriptors, ascore_frame, score_frame
 from rag_descriptors.models.embedder import Embedder, Embeddings, SentenceTransformerEmbedder
+from rag_descriptors.models.judge import Completion, Judge, Prompt, Usage
+from rag_descriptors.models.llm import LiteLLMJudge
 from rag_descriptors.relevance import ContextRelevance
+from rag_descriptors.relevancy import ContextRelevancy
 from rag_descriptors.summary import RunSummary
 
 __all__ = [
     "Cache",
+    "Completion",
     "ContextRelevance",
+    "ContextRelevancy",
     "Descriptor",
     "DescriptorError",
     "Embedder",
     "Embeddings",
     "HitAggregation",
     "HitShareAggregation",
+    "Judge",
+    "JudgeError",
+    "LiteLLMJudge",
     "MeanAggregation",
+    "Prompt",
     "RunSummary",
     "ScoredFrame",
     "SentenceTransformerEmbedder",
+    "Usage",
     "add_descriptors",
     "ascore_frame",
     "score_frame",

@@ -19,7 +19,8 @@ NO_CONTEXTS = "no_contexts"
 MISSING_INPUT = "missing_input"
 PARTIAL = "partial"
 NOT_SCORED = "not_scored"
-WITHOUT_FAULT = (OK, NO_CONTEXTS, MISSING_INPUT)
+NO_STATEMENTS = "no_statements"
+WITHOUT_FAULT = (OK, NO_CONTEXTS, MISSING_INPUT, NO_STATEMENTS)
 
 
 @runtime_checkable
@@ -68,11 +69,14 @@ class PairScores:
         values: One score per pair, float64, nan where the pair could not be scored, shape (n_pairs,).
         reasons: One text or null per pair, shape (n_pairs,).
         failures: Why a pair could not be scored, as a status; null where it was, shape (n_pairs,).
+        repeats: Where each pair was scored several times, all the scores, shape (n_repeats, n_pairs); `values` are
+            their means.
     """
 
     values: npt.NDArray[np.float64]
     reasons: pa.StringArray | None = None
     failures: pa.StringArray | None = None
+    repeats: npt.NDArray[np.float64] | None = None
 
 
 class Scorer(Protocol):
@@ -85,9 +89,13 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RowScores:
-    """The scores of contexts, back in their rows; every attribute has shape (n_rows,)."""
+    """The scores of contexts, back in their rows; every attribute has shape (n_rows,).
+
+    `spread` is how far apart the values are that the repeats come to.
+    """
 
     values: npt.NDArray[np.float64]
+    spread: npt.NDArray[np.float64]
     scores: pa.ListArray
     reasons: pa.ListArray
     statuses: npt.NDArray[np.object_]
@@ -116,8 +124,11 @@ def score_contexts(
     pairs = frame.select(is_pair)
     scored = scorer(_used(questions.dictionary_encode().take(pa.array(pairs.rows))), _used(pairs.items))
     failed = np.isnan(scored.values)
-    counted = pairs.select(~failed) if skip_failed else pairs
-    values = aggregation(scored.values[~failed] if skip_failed else scored.values, counted.offsets)
+    is_counted = ~failed if skip_failed else np.ones_like(failed)
+    offsets = pairs.select(is_counted).offsets
+    values = aggregation(scored.values[is_counted], offsets)
+    repeats = scored.values[None] if scored.repeats is None else scored.repeats
+    spread = np.ptp([aggregation(scores[is_counted], offsets) for scores in repeats], axis=0)
     statuses = _statuses(asked, pairs, failed, scored.failures)
     nothing = ~np.isin(statuses, [OK, PARTIAL, NO_CONTEXTS]) | frame.is_null
 
@@ -126,7 +137,7 @@ def score_contexts(
 
     reasons = pa.nulls(len(failed), pa.string()) if scored.reasons is None else scored.reasons
     scores = pa.array(scored.values, mask=failed)
-    return RowScores(values, regroup(scores), regroup(reasons), statuses)
+    return RowScores(values, spread, regroup(scores), regroup(reasons), statuses)
 
 
 def _statuses(

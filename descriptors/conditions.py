@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from rag_descriptors.errors import OptionError
 from rag_descriptors.options import one_of, together
 
-__all__ = ["Condition", "eq", "gt", "gte", "is_in", "lt", "lte", "not_eq", "not_in"]
+__all__ = ["Condition", "eq", "gt", "gte", "is_in", "lt", "lte", "not_eq", "not_in", "problems_of"]
 
 EXACT = 2**53  # whole numbers that a float holds exactly
 Test = Callable[[pa.Array, object], pa.Array]
@@ -77,6 +77,17 @@ def is_in(values: Iterable[float]) -> Condition:
 def not_in(values: Iterable[float]) -> Condition:
     """The score is none of `values`."""
     return Condition("not_in", _numbers(values))
+
+
+def problems_of(tests: object) -> list[str]:
+    """Return what is wrong with a `tests` option: None, or a tuple of conditions."""
+    if not isinstance(tests, tuple | None):
+        return [f"tests: {tests!r} is no list. Give conditions in one, such as [gte(0.7)]."]
+    return [
+        f"tests: {test!r} is no condition. Give those of rag_descriptors.conditions, such as gte(0.7)."
+        for test in tests or ()
+        if not isinstance(test, Condition)
+    ]
 
 
 def _number(value: Any) -> float:

@@ -10,10 +10,13 @@
     ├── FormatError                          a file that is not what its ending says
     ├── ModelError (RuntimeError)            a model that does not load or answer
     │   ├── ModelNotFoundError (LookupError)
-    │   └── MissingExtraError (ImportError)
+    │   ├── MissingExtraError (ImportError)
+    │   └── JudgeError                       a call to a judge that was not answered
+    ├── ReplyError                           an answer of a judge that can't be read
     └── ScoringError (RuntimeError)          a method, aggregation or descriptor that breaks its contract
 
     CacheWarning (UserWarning)               a damaged cache; answers are worked out again
+    JudgeWarning (UserWarning)               a judge that stopped answering; rows are missing
     TruncationWarning (UserWarning)          texts that a model read only in part
 
 A message says what is wrong, the value seen, and what to do.
@@ -21,6 +24,7 @@ A message says what is wrong, the value seen, and what to do.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Literal
 
 __all__ = [
     "CacheError",
@@ -29,15 +33,20 @@ __all__ = [
     "ColumnConflictError",
     "DescriptorError",
     "FormatError",
+    "JudgeError",
+    "JudgeWarning",
     "MissingColumnError",
     "MissingExtraError",
     "ModelError",
     "ModelNotFoundError",
     "OptionError",
     "PlanError",
+    "ReplyError",
     "ScoringError",
     "TruncationWarning",
 ]
+
+Remedy = Literal["retry", "again", "none", "stop"]
 
 
 class DescriptorError(ValueError):
@@ -87,12 +96,39 @@ class MissingExtraError(ModelError, ImportError):
     """An optional package is not installed."""
 
 
+class JudgeError(ModelError):
+    """A judge did not answer a call.
+
+    Attributes:
+        status: What the row's status is to be if no further try is made.
+        retry_after: Seconds to wait before the next try, where the judge named them.
+        remedy: `"retry"`: another try may help, later; `"again"`: one at once, for the judge has learnt how to ask;
+            `"none"`: none helps this prompt; `"stop"`: none helps any prompt.
+    """
+
+    def __init__(
+        self, message: str, *, status: str = "judge_error", remedy: Remedy = "none", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.remedy = remedy
+        self.retry_after = retry_after
+
+
+class ReplyError(DescriptorError):
+    """A judge's answer can't be read; the message says what stood there."""
+
+
 class ScoringError(DescriptorError, RuntimeError):
     """A scoring method, an aggregation or a descriptor broke its contract, or a row failed under on_error='raise'."""
 
 
 class CacheWarning(UserWarning):
     """A cache is damaged or can't be used; answers are worked out again."""
+
+
+class JudgeWarning(UserWarning):
+    """A judge stopped answering; finished rows are kept, the others are missing."""
 
 
 class TruncationWarning(UserWarning):

@@ -79,17 +79,23 @@ def score_frame(
     cache: CacheLike = None,
     on_conflict: OnConflict = "error",
     on_error: OnError = "null",
+    estimate: bool = False,
     progress: bool | None = None,
 ) -> ScoredFrame:
-    """Do what `add_descriptors` does, and return the frame together with the summary of the run."""
+    """Do what `add_descriptors` does, and return the frame together with the summary of the run.
+
+    With `estimate` no text is encoded and no judge asked: the frame is a copy without new columns, and the summary
+    tells how many distinct texts and prompts there are, how many of them the cache knows, and how many tokens a judge
+    would be sent. What a descriptor asks only after an answer is counted as if it had to be asked.
+    """
     if not isinstance(df, pd.DataFrame):
         raise PlanError(f"found a {type(df).__name__} where a pandas DataFrame is expected.")
     planned = plan(descriptors, list(df.columns), on_conflict=on_conflict, on_error=on_error)
     inputs = input_schema(planned)
     batches = [_batch(df.iloc[start : start + ROWS_AT_ONCE], inputs, start) for start in _starts(len(df))]
-    with Run(planned, cache=cache, on_error=on_error, progress=progress) as run:
+    with Run(planned, cache=cache, on_error=on_error, estimate=estimate, progress=progress) as run:
         scored = pa.Table.from_batches(map(run.score, batches), schema=run.outputs)
-        return ScoredFrame(_with_columns(df, scored), run.summary())
+        return ScoredFrame(df.copy() if estimate else _with_columns(df, scored), run.summary())
 
 
 async def ascore_frame(
@@ -99,11 +105,19 @@ async def ascore_frame(
     cache: CacheLike = None,
     on_conflict: OnConflict = "error",
     on_error: OnError = "null",
+    estimate: bool = False,
     progress: bool | None = None,
 ) -> ScoredFrame:
     """Do what `score_frame` does in a thread of its own, while the event loop goes on."""
     return await asyncio.to_thread(
-        score_frame, df, descriptors, cache=cache, on_conflict=on_conflict, on_error=on_error, progress=progress
+        score_frame,
+        df,
+        descriptors,
+        cache=cache,
+        on_conflict=on_conflict,
+        on_error=on_error,
+        estimate=estimate,
+        progress=progress,
     )
 
 

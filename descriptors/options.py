@@ -1,5 +1,6 @@
 """Options given as names and values, checked against the declaration that they fill in; all faults at once."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+SECRET_OPTIONS = ("api_key",)
+ADDRESS_SECRETS = re.compile(r"(?<=://)[^/@\s'\"]*@|(?<=\w)\?[^\s'\"]*(?=['\"])")
 
 
 def build(kind: Callable[..., T], params: Mapping[str, Any] | None, option: str) -> T:
@@ -89,10 +92,17 @@ def flags(owner: object, *options: str) -> list[str]:
 
 
 def stable_repr(owner: Any) -> str:
-    """Return the repr of a dataclass that is the same in every process: functions stand there by name."""
+    """Return the repr of a dataclass, the same in every process: functions stand there by name, secrets not at all."""
     given = ((field.name, getattr(owner, field.name)) for field in fields(owner))
-    shown = (f"{name}={qualified_name(v) if hasattr(v, '__qualname__') else repr(v)}" for name, v in given)
+    shown = (f"{name}={qualified_name(v) if hasattr(v, '__qualname__') else _without_secrets(v)}" for name, v in given)
     return f"{type(owner).__name__}({', '.join(shown)})"
+
+
+def _without_secrets(value: object) -> str:
+    if not isinstance(value, Mapping):
+        return repr(value)
+    shown = {name: "***" if name in SECRET_OPTIONS else item for name, item in value.items()}
+    return ADDRESS_SECRETS.sub("", repr(shown))
 
 
 def qualified_name(function: Callable[..., object]) -> str:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from rag_descriptors.aggregations import Aggregation, CustomAggregation, aggregation
 from rag_descriptors.base import PairScores, score_contexts, to_array, to_batch
-from rag_descriptors.conditions import Condition
+from rag_descriptors.conditions import Condition, problems_of
 from rag_descriptors.errors import ScoringError
+from rag_descriptors.judging import JudgedRelevance
 from rag_descriptors.options import caught, column_names, flags, one_of, qualified_name, stable_repr, together
 from rag_descriptors.schemas import condition_field, reasons_field, score_field, scores_field, status_field
 from rag_descriptors.similarity import SemanticSimilarity
@@ -33,17 +34,20 @@ class ContextRelevance:
     Attributes:
         input: The column of questions.
         contexts: The column of contexts.
-        method: `"semantic_similarity"`, or a callable (questions, contexts) → scores over two equally long lists of
-            texts, one score in [0, 1] (or nan) per pair.
+        method: `"semantic_similarity"`; `"llm"`: a judge gives each pair a score in [0, 1] and a reason; or a callable
+            (questions, contexts) → scores over two equally long lists of texts, one score in [0, 1] (or nan) per pair.
         method_params: For `"semantic_similarity"` the options of `SemanticSimilarity` and, unless an `embedder` is
-            given, of `SentenceTransformerEmbedder`.
+            given, of `SentenceTransformerEmbedder`. For `"llm"` those of `Limits` and, unless a `judge` is given, of
+            `LiteLLMJudge`; `prompt`, a task of your own that holds `{question}` and `{context}`; and `repeats` (1):
+            with more, scores are means, and `{alias} spread` is the distance of the row's lowest from its highest.
         aggregation_method: `"mean"` (the default), `"hit"`, `"hit_share"`, `"max"`, `"min"`, or a callable that takes
             the array of one row's scores and returns any number.
         aggregation_method_params: For `"hit"` and `"hit_share"`: `threshold` (0.8).
         output_scores: Whether to give the score of each context.
         alias: The name of the score column.
         tests: Conditions on the score, see `rag_descriptors.conditions`.
-        output_reasons: Whether to give a reason for each context; `"semantic_similarity"` says which texts were cut.
+        output_reasons: Whether to give a reason for each context: the judge's, or why it gave none;
+            `"semantic_similarity"` says which texts were cut.
         output_status: Whether to say what became of each row.
         skip_failed_contexts: Whether a row is aggregated over the contexts that could be scored.
 
@@ -92,12 +96,7 @@ class ContextRelevance:
     def _problems(self) -> Iterator[str]:
         yield from column_names(input=self.input, contexts=self.contexts, alias=self.name)
         yield from flags(self, "output_scores", "output_reasons", "output_status", "skip_failed_contexts")
-        if not isinstance(self.tests, tuple | None):
-            yield f"tests: {self.tests!r} is no list. Give conditions in one, such as [gte(0.7)]."
-            return
-        for test in self.tests or ():
-            if not isinstance(test, Condition):
-                yield f"tests: {test!r} is no condition. Give those of rag_descriptors.conditions, such as gte(0.7)."
+        yield from problems_of(self.tests)
 
     def __repr__(self) -> str:
         return stable_repr(self)
@@ -121,6 +120,7 @@ class ContextRelevance:
         low, how = self._scorer.low, self._aggregation
         bounds = (-inf, inf) if isinstance(how, CustomAggregation) else (low, 1.0)
         fields = [score_field(self.name, *bounds, type=how.type)]
+        fields += [score_field(f"{self.name} spread", 0, inf)] * (self._scorer.repeats > 1)
         fields += [scores_field(f"{self.name} scores", low)] * self.output_scores
         fields += [reasons_field(f"{self.name} reasons")] * self.output_reasons
         fields += [status_field(f"{self.name} status")] * self.output_status
@@ -140,7 +140,7 @@ class ContextRelevance:
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
         """Return this descriptor with its model, if it has one, wrapped."""
         scorer = self._scorer
-        if not isinstance(scorer, SemanticSimilarity):
+        if isinstance(scorer, CallableScorer):
             return self
         return replace(self, method_params=scorer.bind(wrap).params)
 
@@ -158,6 +158,7 @@ class ContextRelevance:
             self,
             {
                 self.name: score,
+                f"{self.name} spread": pa.array(rows.spread, from_pandas=True),
                 f"{self.name} scores": rows.scores,
                 f"{self.name} reasons": rows.reasons,
                 f"{self.name} status": pa.array(rows.statuses, pa.string()),
@@ -166,7 +167,7 @@ class ContextRelevance:
         )
 
     @property
-    def _scorer(self) -> "SemanticSimilarity | CallableScorer":
+    def _scorer(self) -> "SemanticSimilarity | JudgedRelevance | CallableScorer":
         if callable(self.method):
             return CallableScorer(self.method, self.method_params)
         together(one_of("method", self.method, METHODS))
@@ -177,7 +178,10 @@ class ContextRelevance:
         return aggregation(self.aggregation_method, self.aggregation_method_params)
 
 
-METHODS = {"semantic_similarity": SemanticSimilarity.from_params}
+METHODS: dict[str, Callable[[Mapping[str, Any] | None], SemanticSimilarity | JudgedRelevance]] = {
+    "semantic_similarity": SemanticSimilarity.from_params,
+    "llm": JudgedRelevance.from_params,
+}
 
 
 @dataclass(frozen=True)
@@ -187,9 +191,10 @@ class CallableScorer:
     function: Callable[[list[str], list[str]], Sequence[float]]
     params: Mapping[str, Any] | None = None
     low: ClassVar[float] = 0.0
+    repeats: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        together([f"method_params: {self.params!r} is not allowed: a callable takes none."] if self.params else [])
+        together([f"method_params: {', '.join(self.params)}: a callable takes none."] if self.params else [])
 
     @property
     def provenance(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
 from types import TracebackType
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Descriptor
-from rag_descriptors.cache.cached import CachedEmbedder, TextMeter
+from rag_descriptors.cache.cached import CachedEmbedder, CachedJudge, JudgeMeter, TextMeter, UnusedEmbedder, UnusedJudge
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
     ColumnConflictError,
@@ -24,9 +25,10 @@ from rag_descriptors.errors import (
     suggest,
 )
 from rag_descriptors.longframe import as_bool
+from rag_descriptors.models.judge import Asker
 from rag_descriptors.options import one_of
 from rag_descriptors.progress import Progress
-from rag_descriptors.summary import RunSummary, Tally, TextCounts
+from rag_descriptors.summary import JudgeCounts, RunSummary, Tally, TextCounts
 
 __all__ = ["CacheLike", "OnConflict", "OnError", "Run", "input_schema", "plan"]
 
@@ -82,6 +84,7 @@ class Run:
         descriptors: What `plan` returned.
         cache: Where answers are looked up and kept; None keeps them for this run.
         on_error: `"raise"` turns a failed row into an error.
+        estimate: Whether to count what would be encoded and asked, and do neither; the scores then say nothing.
         progress: Whether to show a bar; None shows it where somebody looks.
 
     Raises:
@@ -95,6 +98,7 @@ class Run:
         *,
         cache: CacheLike = None,
         on_error: OnError = "null",
+        estimate: bool = False,
         progress: bool | None = None,
     ) -> None:
         self._started = time.perf_counter()
@@ -103,8 +107,9 @@ class Run:
         self._on_error = on_error
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._owns_cache = not isinstance(cache, Cache)
-        self._texts = TextMeter()
-        self._progress = Progress("texts", progress)
+        self._estimate = estimate
+        self._texts, self._judged = TextMeter(), JudgeMeter()
+        self._progress = {unit: Progress(unit, progress) for unit in ("texts", "prompts")}
         self._descriptors = [_bind(descriptor, self._cached) for descriptor in descriptors]
         self._tallies = [Tally() for _ in descriptors]
 
@@ -112,7 +117,8 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._progress.close()
+        for progress in self._progress.values():
+            progress.close()
         self._texts.close()
         if self._owns_cache:
             self._cache.close()
@@ -142,6 +148,7 @@ class Run:
     def summary(self) -> RunSummary:
         """Return the account of all batches so far; one warning says how many texts were cut."""
         texts = TextCounts(distinct=self._texts.distinct, encoded=self._texts.encoded, cut=self._texts.cut)
+        judge = JudgeCounts(**{count.name: getattr(self._judged, count.name) for count in fields(JudgeCounts)})
         if texts.cut:
             warnings.warn(
                 f"{texts.cut} of {texts.distinct} distinct texts are longer than the model reads. method_params="
@@ -150,17 +157,23 @@ class Run:
                 stacklevel=3,
             )
         accounts = zip(self._descriptors, self._tallies, self._provenance, strict=True)
-        columns = {descriptor.name: tally.summary(provenance) for descriptor, tally, provenance in accounts}
+        scored = () if self._estimate else accounts
+        columns = {descriptor.name: tally.summary(provenance) for descriptor, tally, provenance in scored}
         return RunSummary(
             rows=self._n_rows,
             columns=columns,
             texts=texts,
+            judge=judge,
             seconds=time.perf_counter() - self._started,
             version=version("rag-descriptors"),
         )
 
     def _cached(self, model: Any) -> Any:
-        return CachedEmbedder(model, self._cache, self._texts, self._progress)
+        if isinstance(model, Asker):
+            asker = UnusedJudge(model) if self._estimate else model
+            return CachedJudge(asker, self._cache, self._judged, self._progress["prompts"])
+        embedder = UnusedEmbedder if self._estimate else CachedEmbedder
+        return embedder(model, self._cache, self._texts, self._progress["texts"])
 
 
 def _is_descriptor(item: object) -> TypeGuard[Descriptor]:

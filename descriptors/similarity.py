@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ class SemanticSimilarity:
     similarity: Similarity = "normalized_cosine"
     long_context: LongContext = "truncate"
     embedder: Embedder = field(default_factory=SentenceTransformerEmbedder)
+    repeats: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         together([*self._problems()])

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["ColumnSummary", "RunSummary", "TextCounts"]
+__all__ = ["ColumnSummary", "JudgeCounts", "RunSummary", "TextCounts"]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -29,6 +29,31 @@ class TextCounts:
     distinct: int = 0
     encoded: int = 0
     cut: int = 0
+
+
+@dataclass(kw_only=True)
+class JudgeCounts:
+    """What the judges of a run were asked.
+
+    Attributes:
+        prompts: Distinct prompts; with `repeats`, each as often as it is to be answered.
+        cached: Prompts whose answer was known.
+        calls: Calls made, tries included. In an estimate: those that would be made if none had to be tried again.
+        prompt_tokens: Tokens sent. In an estimate: a quarter of the prompts' bytes.
+        completion_tokens: Tokens received.
+        cost: US dollars; null where no price is known.
+        saved: US dollars that the known answers had cost; null likewise.
+        failures: Prompts without an answer that can be used, per status.
+    """
+
+    prompts: int = 0
+    cached: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    saved: float | None = None
+    failures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +89,7 @@ class RunSummary:
         rows: Rows read, and rows written.
         columns: One summary per score column, by name.
         texts: What the embedders were given.
+        judge: What the judges were asked.
         seconds: Wall time.
         version: The library's version.
     """
@@ -71,6 +97,7 @@ class RunSummary:
     rows: int
     columns: Mapping[str, ColumnSummary]
     texts: TextCounts
+    judge: JudgeCounts
     seconds: float
     version: str
 

@@ -1,8 +1,9 @@
-"""For tests of descriptors, your own included: a fake model, and the contract that every descriptor keeps."""
+"""For tests of descriptors, your own included: fake models, and the contract that every descriptor keeps."""
 
 import hashlib
+import json
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,9 @@ from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import ScoringError
 from rag_descriptors.frame import add_descriptors
 from rag_descriptors.models.embedder import Embeddings, Role
+from rag_descriptors.models.judge import Completion, Prompt
 
-__all__ = ["FakeEmbedder", "check_descriptor"]
+__all__ = ["FakeEmbedder", "FakeJudge", "check_descriptor"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,39 @@ class FakeEmbedder:
         seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
         given = next(iter(self.vectors.values()), None)
         return np.random.default_rng(seed).standard_normal(self.n_dimensions if given is None else len(given))
+
+
+@dataclass(frozen=True)
+class FakeJudge:
+    """A judge without a model: it says what it is told to.
+
+    Attributes:
+        replies: What it says: to each prompt the next of a list, the last one ever after; or what a function of the
+            prompt returns. A text is given as it is, a dict as JSON, a `Completion` as such; an error is raised.
+        name: What the judge is known by; another name is another judge.
+        prompts: The prompts that were put to it, in order; their number is that of the calls.
+    """
+
+    replies: Sequence[Any] | Callable[[Prompt], Any]
+    name: str = "fake"
+    prompts: list[Prompt] = field(default_factory=list, compare=False, repr=False)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the name."""
+        return {"model": self.name}
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Return the reply to a prompt."""
+        self.prompts.append(prompt)
+        if callable(self.replies):
+            reply = self.replies(prompt)
+        else:
+            reply = self.replies[min(len(self.prompts), len(self.replies)) - 1]
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        return Completion(reply if isinstance(reply, str) else json.dumps(reply))
 
 
 def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:

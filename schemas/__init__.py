@@ -1,21 +1,27 @@
 """Contracts that can be imported: what a trace table must hold, and what each output column may hold."""
 
 from rag_descriptors.schemas.scores import (
+    STATEMENTS,
     condition_field,
     output_schema,
     reasons_field,
     score_field,
     scores_field,
+    statements_field,
     status_field,
+    text_field,
 )
 from rag_descriptors.schemas.traces import trace_schema
 
 __all__ = [
+    "STATEMENTS",
     "condition_field",
     "output_schema",
     "reasons_field",
     "score_field",
     "scores_field",
+    "statements_field",
     "status_field",
+    "text_field",
     "trace_schema",
 ]

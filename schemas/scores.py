@@ -5,6 +5,8 @@
 | `score_field` | double, or int64 for hits | float64, or Int64 | nan, or NA |
 | `scores_field` | list<double> | object cells of list[float] | None for a list, nan for an item |
 | `reasons_field` | list<string> | object cells of list[str] | None |
+| `text_field` | string | text | None |
+| `statements_field` | list<struct> | object cells of list[dict] | None |
 | `status_field` | string | text | never |
 | `condition_field` | bool | boolean | NA |
 """
@@ -16,10 +18,23 @@ import pandas as pd
 import pyarrow as pa
 from pandera.pandas import Check, Column, DataFrameSchema
 
-__all__ = ["condition_field", "output_schema", "reasons_field", "score_field", "scores_field", "status_field"]
+__all__ = [
+    "STATEMENTS",
+    "condition_field",
+    "output_schema",
+    "reasons_field",
+    "score_field",
+    "scores_field",
+    "statements_field",
+    "status_field",
+    "text_field",
+]
 
 RANGE = b"range"
 FLOAT = pa.float64()
+STATEMENTS = pa.list_(
+    pa.struct([("context", pa.int64()), ("statement", pa.string()), ("verdict", pa.string()), ("reason", pa.string())])
+)
 
 
 def score_field(name: str, low: float = 0.0, high: float = 1.0, type: pa.DataType = FLOAT) -> pa.Field:
@@ -35,6 +50,16 @@ def scores_field(name: str, low: float = 0.0, high: float = 1.0) -> pa.Field:
 def reasons_field(name: str) -> pa.Field:
     """Return the field of one reason per context."""
     return pa.field(name, pa.list_(pa.string()))
+
+
+def text_field(name: str) -> pa.Field:
+    """Return the field of one reason per row."""
+    return pa.field(name, pa.string())
+
+
+def statements_field(name: str) -> pa.Field:
+    """Return the field of the statements of a row's contexts, each with the place of its context and a verdict."""
+    return pa.field(name, STATEMENTS)
 
 
 def status_field(name: str) -> pa.Field:
@@ -65,6 +90,8 @@ def _checks(field: pa.Field) -> list[Check]:
         return [_each_list(f"a list of numbers from {low} to {high}", lambda item: not (item < low or item > high))]
     if field.type == pa.list_(pa.string()):
         return [_each_list("a list of texts", lambda item: item is None or isinstance(item, str))]
+    if field.type == STATEMENTS:
+        return [_each_list("a list of statements", lambda item: isinstance(item, dict))]
     if field.type == pa.string():
         return [_each("a text", lambda cell: isinstance(cell, str))]
     return []

@@ -20,7 +20,7 @@ HEAVY = {
 BOTTOM = {"errors", "options"}
 DATA = BOTTOM | {"longframe", "aggregations", "conditions", "schemas", "traces"}
 MODELS = BOTTOM | {"models", "progress"}
-CORE = DATA | {"base"}
+CORE = DATA | {"base", "models"}
 RUN = CORE | {"summary", "progress", "cache", "scoring"}
 
 # A part and all that it may import; a folder is one part, and may import itself.
@@ -37,11 +37,14 @@ ARROWS = {
     "models": MODELS,
     "cache": MODELS,
     "base": DATA,
-    "similarity": CORE | {"models"},
-    "relevance": CORE | {"models", "similarity"},
+    "similarity": CORE,
+    "judging": CORE,
+    "statements": CORE | {"similarity", "judging"},
+    "relevance": CORE | {"similarity", "judging"},
+    "relevancy": CORE | {"statements"},
     "scoring": RUN,
     "frame": RUN,
-    "testing": RUN | {"frame", "models"},
+    "testing": RUN | {"frame"},
 }
 FREE = {"__init__", "cli", "jobs"}  # they stand on top; nobody below may import them
 
@@ -111,8 +114,9 @@ def test_no_cycles():
 
 def test_only_the_top_knows_a_built_in():
     for module, path in MODULES.items():
-        if part(module) not in FREE | {"relevance"}:
-            assert "rag_descriptors.relevance" not in ours(path)
+        for built_in in ("relevance", "relevancy"):
+            if part(module) not in FREE | {built_in}:
+                assert f"rag_descriptors.{built_in}" not in ours(path)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def test_only_the_top_knows_a_built_in():
         ("pandera", {"frame", "schemas"}),
         ("sqlite3", {"cache"}),
         ("tqdm", {"progress"}),
-        ("asyncio", {"frame"}),
+        ("asyncio", {"frame", "models"}),
     ],
 )
 def test_who_knows_a_package(package, parts):

@@ -17,6 +17,8 @@ KINDS = {
     errors.ModelError: (RuntimeError,),
     errors.ModelNotFoundError: (errors.ModelError, LookupError),
     errors.MissingExtraError: (errors.ModelError, ImportError),
+    errors.JudgeError: (errors.ModelError,),
+    errors.ReplyError: (),
     errors.ScoringError: (RuntimeError,),
 }
 
@@ -35,11 +37,11 @@ def test_message_and_pickling(kind):
 
 def test_all_are_exported():
     defined = {name for name, item in vars(errors).items() if inspect.isclass(item) and issubclass(item, Exception)}
-    assert defined | {"CacheWarning", "TruncationWarning"} == set(errors.__all__)
+    assert defined | {"CacheWarning", "JudgeWarning", "TruncationWarning"} == set(errors.__all__)
     assert {kind.__name__ for kind in KINDS} == {name for name in errors.__all__ if name.endswith("Error")}
 
 
-@pytest.mark.parametrize("kind", [errors.CacheWarning, errors.TruncationWarning])
+@pytest.mark.parametrize("kind", [errors.CacheWarning, errors.JudgeWarning, errors.TruncationWarning])
 def test_warnings(kind):
     assert issubclass(kind, UserWarning)
 

@@ -68,7 +68,7 @@ def test_names_of_columns():
             ["method: 'semantic_similarty' is unknown. Did you mean 'semantic_similarity'?"],
         ),
         ({"method": None}, ["method: None is unknown"]),
-        ({"method": ones, "method_params": {"a": 1}}, ["method_params: {'a': 1} is not allowed: a callable"]),
+        ({"method": ones, "method_params": {"a": 1}}, ["method_params: a: a callable takes none."]),
         ({"method_params": {"modle": "m"}}, ["method_params: 'modle' is unknown. Did you mean 'model'?"]),
         ({"method_params": ["model"]}, ["method_params: ['model'] is not allowed. Give a dict"]),
         ({"method_params": {"similarity": "dot"}}, ["similarity: 'dot' is unknown. Allowed: 'normalized_cosine'"]),

@@ -6,7 +6,9 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import compress
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,16 @@ import numpy.typing as npt
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import ModelError
 from rag_descriptors.models.embedder import Embedder, Embeddings, Role
+from rag_descriptors.models.judge import Answer, Asker, Prompt, Usage, read
 from rag_descriptors.progress import Progress
 
-__all__ = ["CachedEmbedder", "TextMeter", "digest"]
+__all__ = ["CachedEmbedder", "CachedJudge", "JudgeMeter", "TextMeter", "UnusedEmbedder", "UnusedJudge", "digest"]
 
 FIRST_BLOCK = 16  # texts
 SECONDS_A_BLOCK = 1
-VECTOR = "vector"
+VECTOR, VERDICT = "vector", "verdict"
+NOT_ASKED = "not_asked"
+BYTES_A_TOKEN = 4  # of English, in an estimate
 ITEM = 4  # bytes of an int32 or a float32
 
 
@@ -60,7 +65,7 @@ class CachedEmbedder:
         self._meter.count(keys, embeddings.unread > 0, n_encoded=len(missing))
         return embeddings
 
-    def _known(self, keys: list[bytes]) -> dict[bytes, bytes]:
+    def _known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return what the cache has, without entries that can't be vectors of one model."""
         found = self._cache.get(keys) | {key: self._unkept[key] for key in keys if key in self._unkept}
         sizes = Counter(len(value) for value in found.values() if len(value) > ITEM and len(value) % ITEM == 0)
@@ -100,6 +105,82 @@ class CachedEmbedder:
         return [n.tobytes() + vector.tobytes() for n, vector in zip(unread, vectors, strict=True)]
 
 
+class UnusedEmbedder(CachedEmbedder):
+    """An embedder that counts what it would have to encode, and encodes nothing."""
+
+    def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
+        """Return vectors that say nothing."""
+        identity = json.dumps(dict(self.identity(role)), sort_keys=True, default=str)
+        keys = [digest(VECTOR, identity, text) for text in texts]
+        new = [key for key in keys if key not in self._unkept]
+        self._unkept |= dict.fromkeys(new, b"")
+        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(new) - len(self._cache.get(new)))
+        return Embeddings(np.full((len(keys), 1), np.nan, np.float32), np.zeros(len(keys), np.int32))
+
+
+class CachedJudge:
+    """An asker that looks into a cache first, and stores each answer that can be read as soon as it comes."""
+
+    def __init__(self, asker: Asker, cache: Cache, meter: "JudgeMeter", progress: Progress) -> None:
+        self._asker = asker
+        self._cache = cache
+        self._meter = meter
+        self._progress = progress
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the identity of the judge itself."""
+        return self._asker.identity()
+
+    def ask(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Answer]]:
+        """Yield the known answers first, the others as they come."""
+        identity = json.dumps(dict(self.identity()), sort_keys=True, default=str)
+        keys = [digest(VERDICT, identity, *prompt.key) for prompt in prompts]
+        known = self._known(keys)
+        for place, key in enumerate(keys):
+            if key in known:
+                self._meter.count_known(key, known[key])
+                yield place, known[key]
+        missing = [place for place, key in enumerate(keys) if key not in known]
+        self._progress.expect(len(missing))
+        for number, answer in self._asker.ask([prompts[place] for place in missing]):
+            place = missing[number]
+            failure = read(prompts[place], answer).failure
+            if failure is None:
+                self._cache.put(VERDICT, {keys[place]: _pack(answer)})
+            self._meter.count(keys[place], answer, failure)
+            self._progress.advance(1)
+            yield place, answer
+
+    def _known(self, keys: list[bytes]) -> dict[bytes, Answer]:
+        found = {key: _unpack_answer(value) for key, value in self._cache.get(keys).items()}
+        if None in found.values():
+            self._cache.warn("entries of the cache hold no answers; they are asked for again.")
+        return {key: answer for key, answer in found.items() if answer is not None}
+
+
+class UnusedJudge:
+    """An asker that says of each prompt, once, what it would take, and leaves it without an answer."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._seen: set[bytes] = set()
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the identity of the judge itself."""
+        return self._asker.identity()
+
+    def ask(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Answer]]:
+        """Yield one call per prompt, and a quarter of its bytes as tokens."""
+        for place, prompt in enumerate(prompts):
+            key = digest(*prompt.key)
+            size = sum(len(message["content"].encode()) for message in prompt.messages)
+            if key in self._seen:
+                yield place, Answer(failure=NOT_ASKED)
+            else:
+                yield place, Answer(failure=NOT_ASKED, calls=1, usage=Usage(prompt_tokens=ceil(size / BYTES_A_TOKEN)))
+            self._seen.add(key)
+
+
 def digest(*fields: str) -> bytes:
     """Return a 16-byte blake2b of the fields, each framed by its length, so that no two lists of fields collide."""
     encoded = [field.encode() for field in fields]
@@ -120,6 +201,69 @@ def _unpack(answers: Sequence[bytes]) -> Embeddings:
     """Return stored answers as arrays: each is an int32 of unread tokens, then the float32 vector."""
     table = np.frombuffer(b"".join(answers), np.int32).reshape(len(answers), -1)
     return Embeddings(np.ascontiguousarray(table[:, 1:]).view(np.float32), table[:, 0])
+
+
+def _pack(answer: Answer) -> bytes:
+    return json.dumps({"text": answer.text, **asdict(answer.usage)}).encode()
+
+
+def _unpack_answer(value: bytes) -> Answer | None:
+    try:
+        held = json.loads(value)
+        return Answer(text=str(held.pop("text")), usage=Usage(**held))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+@dataclass
+class JudgeMeter:
+    """Counts what the judges of a run were asked."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = None
+    saved: float | None = None
+    _known: set[bytes] = field(default_factory=set)
+    _answered: set[bytes] = field(default_factory=set)
+    _failed: dict[bytes, str] = field(default_factory=dict)
+
+    def count_known(self, key: bytes, answer: Answer) -> None:
+        """Count an answer that was known before the run."""
+        if key not in self._known | self._answered:
+            self._known.add(key)
+            self.saved = _sum(self.saved, answer.usage.cost)
+
+    def count(self, key: bytes, answer: Answer, failure: str | None) -> None:
+        """Count an answer, and whether it could be used."""
+        self.calls += answer.calls
+        self.prompt_tokens += answer.usage.prompt_tokens or 0
+        self.completion_tokens += answer.usage.completion_tokens or 0
+        self.cost = _sum(self.cost, answer.usage.cost)
+        self._failed.pop(key, None)
+        if failure in (None, NOT_ASKED):
+            self._answered.add(key)
+        else:
+            self._failed[key] = failure
+
+    @property
+    def prompts(self) -> int:
+        """Distinct prompts."""
+        return len(self._known) + len(self._answered) + len(self._failed)
+
+    @property
+    def cached(self) -> int:
+        """Prompts whose answer was known."""
+        return len(self._known)
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Prompts without an answer that can be used, per status."""
+        return dict(sorted(Counter(self._failed.values()).items()))
+
+
+def _sum(total: float | None, more: float | None) -> float | None:
+    return total if more is None else (total or 0.0) + more
 
 
 class TextMeter:

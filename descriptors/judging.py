@@ -1,0 +1,168 @@
+"""How a descriptor puts its questions to a judge."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rag_descriptors.base import PARTIAL, PairScores
+from rag_descriptors.errors import OptionError
+from rag_descriptors.models.calls import JudgeSession, Limits
+from rag_descriptors.models.judge import Asker, Judge, Verdict, verdicts
+from rag_descriptors.models.llm import LiteLLMJudge
+from rag_descriptors.models.prompts import RELEVANCE, Template
+from rag_descriptors.options import caught, mappings, together, unknown
+
+__all__ = ["JudgedRelevance", "Judging"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """A judge, how it is called, and what it is told.
+
+    Attributes:
+        judge: Who answers.
+        limits: How it is called.
+        template: What it is told.
+        repeats: How often each question is asked.
+    """
+
+    judge: Judge | Asker
+    limits: Limits
+    template: Template
+    repeats: int = 1
+
+    @classmethod
+    def from_params(cls, template: Template, params: Mapping[str, Any] | None = None) -> Self:
+        """Return what these options name: `judge`, or those of `LiteLLMJudge`; those of `Limits`; `prompt`, `repeats`.
+
+        Raises:
+            OptionError: Names or values are not allowed, or a `judge` is given together with its options.
+        """
+        together(mappings(method_params=params))
+        limits, judge, own = _sorted(params or {})
+        problems = [*template.problems(own["prompt"])] if own["prompt"] is not None else []
+        problems += caught(lambda: Limits(**limits), lambda: _judge(own["judge"], judge))
+        if type(own["repeats"]) is not int or own["repeats"] < 1:
+            problems.append(f"repeats: {own['repeats']!r} is not allowed. Give a whole number from 1.")
+        together(problems)
+        return cls(
+            judge=_judge(own["judge"], judge),
+            limits=Limits(**limits),
+            template=template if own["prompt"] is None else template.with_task(own["prompt"]),
+            repeats=own["repeats"],
+        )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The options that make this."""
+        return {
+            "judge": self.judge,
+            "prompt": self.template.task,
+            "repeats": self.repeats,
+            **self.limits.params,
+        }
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """All that changes an answer."""
+        return {"judge": dict(self.judge.identity()), "prompt": self.template.digest, "repeats": self.repeats}
+
+    def bind(self, wrap: Callable[[Any], Any]) -> Self:
+        """Return the same with its judge wrapped."""
+        return replace(self, judge=wrap(self._asker))
+
+    def ask(self, data: Sequence[Mapping[str, Any]]) -> list[list[Verdict]]:
+        """Return for each of `data`, what stands in one prompt, as many verdicts as there are repeats."""
+        prompts = [self.template.fill(item, sample) for item in data for sample in range(self.repeats)]
+        found = verdicts(self._asker, prompts)
+        return [found[start : start + self.repeats] for start in range(0, len(found), self.repeats)]
+
+    @property
+    def _asker(self) -> Asker:
+        return self.judge if isinstance(self.judge, Asker) else JudgeSession(self.judge, self.limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRelevance:
+    """A scorer: what a judge says of each question and context."""
+
+    judging: Judging
+    low: ClassVar[float] = 0.0
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any] | None = None) -> Self:
+        """Return the scorer with these options, see `Judging.from_params`."""
+        return cls(judging=Judging.from_params(RELEVANCE, params))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The options that make this scorer."""
+        return self.judging.params
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """All that changes a score."""
+        return {"name": "llm", **self.judging.provenance}
+
+    @property
+    def repeats(self) -> int:
+        """How often each pair is judged."""
+        return self.judging.repeats
+
+    def bind(self, wrap: Callable[[Any], Any]) -> Self:
+        """Return this scorer with its judge wrapped."""
+        return replace(self, judging=self.judging.bind(wrap))
+
+    def __call__(self, questions: pa.DictionaryArray, contexts: pa.DictionaryArray) -> PairScores:
+        """Return the mean of the scores that the judge gave a pair; nan where it could not say, or did not answer."""
+        indices = np.stack([texts.indices.to_numpy() for texts in (questions, contexts)], axis=1)
+        distinct, places = np.unique(indices, axis=0, return_inverse=True)
+        asked, read = questions.dictionary.to_pylist(), contexts.dictionary.to_pylist()
+        judged = self.judging.ask([{"question": asked[q], "context": read[c]} for q, c in distinct])
+        scores = np.array([[_score(one) for one in found] for found in judged], np.float64).reshape(-1, self.repeats)
+        shown = [next((one for one in found if one.failure is not None), found[0]) for found in judged]
+        at = pa.array(places.ravel())
+        return PairScores(
+            scores.mean(axis=1)[at],
+            reasons=pa.array([_reason(one) for one in shown], pa.string()).take(at),
+            failures=pa.array([_failure(one) for one in shown], pa.string()).take(at),
+            repeats=scores[at].T if self.repeats > 1 else None,
+        )
+
+
+def _score(verdict: Verdict) -> float | None:
+    return None if verdict.value is None else verdict.value.score
+
+
+def _reason(verdict: Verdict) -> str | None:
+    return verdict.message if verdict.value is None else verdict.value.reason
+
+
+def _failure(verdict: Verdict) -> str | None:
+    """Return why there is no score; a judge that can't tell is no failure, but leaves a row in part."""
+    return PARTIAL if verdict.value is not None and verdict.value.score is None else verdict.failure
+
+
+def _sorted(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the options of the limits, those of the judge, and the others, with their defaults."""
+    names = [{item.name for item in fields(kind) if item.init} for kind in (Limits, LiteLLMJudge)]
+    own = {"judge": None, "prompt": None, "repeats": 1}
+    together(unknown("method_params", params, [*own, *sorted(names[1]), *sorted(names[0])]))
+    limits, judge = ({name: value for name, value in params.items() if name in known} for known in names)
+    return limits, judge, own | {name: value for name, value in params.items() if name in own}
+
+
+def _judge(given: Any, options: Mapping[str, Any]) -> Judge | Asker:
+    if given is None:
+        return LiteLLMJudge(**options)
+    if options:
+        raise OptionError(f"method_params: {', '.join(options)} can't stand beside judge. Set them on the judge.")
+    methods = ("identity", "ask" if isinstance(given, Asker) else "complete")
+    lacking = [name for name in methods if isinstance(given, type) or not callable(getattr(given, name, None))]
+    if lacking:
+        raise OptionError(f"judge: {given!r} has no method {lacking[0]!r}; see rag_descriptors.Judge.")
+    judge: Judge | Asker = given
+    return judge

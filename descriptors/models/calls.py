@@ -1,0 +1,293 @@
+"""Many calls to a judge at once: paced, retried, within a budget, and stopped where no call can succeed."""
+
+import asyncio
+import random
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from math import inf
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from rag_descriptors.errors import JudgeError, JudgeWarning
+from rag_descriptors.models.judge import Answer, Completion, Judge, Prompt
+from rag_descriptors.options import together
+
+__all__ = ["JudgeSession", "Limits"]
+
+BUDGET_EXHAUSTED = "budget_exhausted"
+UNANSWERED = ("judge_error", "rate_limited", "timeout")
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 600.0
+HOPELESS = 3  # prompts in a row that no call was answered for, where there never was an answer
+INTERRUPTED = 50  # the same, where there was one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How a judge is called. Each limit holds for one descriptor in one run.
+
+    Attributes:
+        max_concurrency: The most calls at once. A run begins with one, and comes down where the judge asks for it.
+        requests_per_minute: The most calls begun in a minute; None for no such limit.
+        max_retries: How often a call is tried again after a 429, a 5xx, a timeout or a lost connection.
+        timeout: Seconds until a call counts as failed.
+        max_calls: The most calls, tries included; prompts beyond it are `budget_exhausted`.
+        max_cost: The most US dollars, likewise; no call is begun that might pass it.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    max_concurrency: int = 16
+    requests_per_minute: float | None = None
+    max_retries: int = 3
+    timeout: float = 60
+    max_calls: int | None = None
+    max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        together([*self._problems()])
+
+    def _problems(self) -> Iterator[str]:
+        for option, least in (("max_concurrency", 1), ("max_retries", 0), ("max_calls", 0)):
+            value = getattr(self, option)
+            if (value is not None or option != "max_calls") and (type(value) is not int or value < least):
+                yield f"{option}: {value!r} is not allowed. Give a whole number from {least}."
+        for option in ("requests_per_minute", "timeout", "max_cost"):
+            value = getattr(self, option)
+            if (value is not None or option == "timeout") and not (type(value) in (int, float) and 0 < value < 1e9):
+                yield f"{option}: {value!r} is not allowed. Give a number above 0."
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The limits by name."""
+        return {limit.name: getattr(self, limit.name) for limit in fields(self)}
+
+
+class JudgeSession:
+    """The calls of one descriptor in one run.
+
+    What was learnt of the judge, its pace, what was spent, whether it answers at all, holds for all prompts to come.
+    """
+
+    def __init__(self, judge: Judge, limits: Limits) -> None:
+        self._judge = judge
+        self._limits = limits
+        self._budget = Budget(judge, limits)
+        self._pace = Pace(limits)
+        self._stopped: JudgeError | None = None
+        self._was_answered = self._was_told = False
+        self._unanswered = 0
+
+    def __repr__(self) -> str:
+        return repr(self._judge)
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the identity of the judge itself."""
+        return self._judge.identity()
+
+    def ask(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Answer]]:
+        """Yield the place of each prompt and its answer, as they come; calls go on while the caller works.
+
+        Raises:
+            JudgeError: No call can succeed, and none ever did.
+        """
+        arrived: SimpleQueue[tuple[int, Answer] | BaseException] = SimpleQueue()
+        asking = asyncio.run_coroutine_threadsafe(self._ask_all(prompts, arrived.put), event_loop())
+        try:
+            for _ in prompts:
+                came = arrived.get()
+                if isinstance(came, BaseException):
+                    raise came
+                yield came
+            self._warn()
+        finally:
+            asking.cancel()
+
+    async def _ask_all(
+        self, prompts: Sequence[Prompt], put: Callable[[tuple[int, Answer] | BaseException], None]
+    ) -> None:
+        waiting = deque(enumerate(prompts))
+        calls: set[asyncio.Task[tuple[int, Answer]]] = set()
+        try:
+            while waiting or calls:
+                while waiting and len(calls) < self._pace.room:
+                    calls.add(asyncio.create_task(self._answer(*waiting.popleft())))
+                done, calls = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+                for call in done:
+                    put(call.result())
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that asked
+            put(error)
+        finally:
+            for call in calls:
+                call.cancel()
+
+    async def _answer(self, place: int, prompt: Prompt) -> tuple[int, Answer]:
+        n_calls = n_tries = 0
+        while self._stopped is None:
+            reserved = await self._budget.reserve(prompt)
+            if reserved is None:
+                return place, Answer(failure=BUDGET_EXHAUSTED, message=self._budget.message, calls=n_calls)
+            n_calls += 1
+            try:
+                completion = await self._call(prompt)
+            except JudgeError as error:
+                self._budget.settle(reserved, None)
+                n_tries += error.remedy != "again"
+                if not await self._wait(error, n_tries):
+                    return place, replace(self._give_up(error), calls=n_calls)
+            else:
+                self._budget.settle(reserved, completion.usage.cost)
+                return place, replace(self._accept(completion), calls=n_calls)
+        return place, Answer(failure=self._stopped.status, message=str(self._stopped), calls=n_calls)
+
+    async def _call(self, prompt: Prompt) -> Completion:
+        await self._pace.turn()
+        try:
+            completion = self._judge.complete(prompt)
+            async with asyncio.timeout(self._limits.timeout):
+                return await completion
+        except TimeoutError:
+            problem = f"no answer within {self._limits.timeout:g} s"
+        except JudgeError:
+            raise
+        except Exception as error:
+            raise JudgeError(f"{self._judge!r} failed: {error!r}") from error
+        raise JudgeError(problem, status="timeout", remedy="retry")
+
+    async def _wait(self, error: JudgeError, n_tries: int) -> bool:
+        """Wait until a call may be tried again; return whether it may."""
+        if error.remedy == "again":
+            return True
+        if error.remedy == "retry" and error.status != "timeout":
+            self._pace.pushed_back(error.retry_after or 0)
+        backoff = FIRST_WAIT_S * 2 ** (n_tries - 1) * random.uniform(0.5, 1)  # noqa: S311 - no secret
+        wait = backoff if error.retry_after is None else error.retry_after
+        if error.remedy != "retry" or n_tries > self._limits.max_retries or wait > LONGEST_WAIT_S:
+            return False
+        await asyncio.sleep(wait)
+        return True
+
+    def _accept(self, completion: Completion) -> Answer:
+        self._was_answered, self._unanswered = True, 0
+        self._pace.answered()
+        if completion.failure is not None:
+            return Answer(failure=completion.failure, message=completion.text, usage=completion.usage)
+        return Answer(text=completion.text, usage=completion.usage)
+
+    def _give_up(self, error: JudgeError) -> Answer:
+        """Return the answer of a prompt that has none; stop where no other prompt can have one."""
+        self._unanswered = self._unanswered + 1 if error.status in UNANSWERED else 0
+        if error.remedy == "stop" or self._unanswered >= (INTERRUPTED if self._was_answered else HOPELESS):
+            if not self._was_answered:
+                raise error
+            self._stopped = self._stopped or error
+        return Answer(failure=error.status, message=str(error))
+
+    def _warn(self) -> None:
+        if self._stopped is not None and not self._was_told:
+            self._was_told = True
+            warnings.warn(
+                f"the judge stopped answering: {self._stopped} Finished rows are kept, the others are missing; "
+                "run again to go on.",
+                JudgeWarning,
+                stacklevel=3,
+            )
+
+
+class Pace:
+    """How many calls go on at once, and when the next may begin.
+
+    One at first, and one more for every answer, so that a wrong key costs one call; half as many when the judge asks
+    for less, and from then on one more for every round of answers.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._most = limits.max_concurrency
+        self._gap = 60 / limits.requests_per_minute if limits.requests_per_minute else 0.0
+        self._room = 1.0
+        self._was_pushed_back = False
+        self._next = 0.0
+
+    @property
+    def room(self) -> int:
+        """How many calls may go on at once."""
+        return int(self._room)
+
+    def answered(self) -> None:
+        """Take an answer into account."""
+        self._room = min(self._room + (1 / self._room if self._was_pushed_back else 1), self._most)
+
+    def pushed_back(self, wait: float) -> None:
+        """Take into account that the judge wants fewer calls, and none for `wait` seconds."""
+        self._room = max(self._room / 2, 1)
+        self._was_pushed_back = True
+        self._next = max(self._next, asyncio.get_running_loop().time() + min(wait, LONGEST_WAIT_S))
+
+    async def turn(self) -> None:
+        """Wait until the next call may begin."""
+        now = asyncio.get_running_loop().time()
+        begin = max(self._next, now)
+        self._next = begin + self._gap
+        if begin > now:
+            await asyncio.sleep(begin - now)
+
+
+class Budget:
+    """What calls were made and paid for, and whether there is room for another."""
+
+    def __init__(self, judge: Judge, limits: Limits) -> None:
+        self._judge = judge
+        self._limits = limits
+        self._calls = 0
+        self._spent = self._reserved = 0.0
+        self._settled = asyncio.Event()
+
+    @property
+    def message(self) -> str:
+        """Why there is no room."""
+        return f"the budget is spent: {self._calls} calls made, {self._spent:.4f} dollars paid. Run again to go on."
+
+    async def reserve(self, prompt: Prompt) -> float | None:
+        """Return the most that a call may cost, and count it as begun; None if it might pass a limit.
+
+        Raises:
+            JudgeError: There is a limit of cost, and no call's cost is known beforehand.
+        """
+        if self._limits.max_calls is not None and self._calls >= self._limits.max_calls:
+            return None
+        most = self._most(prompt) if self._limits.max_cost is not None else 0.0
+        while self._exceeds(most) and self._reserved > 0:
+            self._settled.clear()
+            await self._settled.wait()
+        if self._exceeds(most):
+            return None
+        self._calls += 1
+        self._reserved += most
+        return most
+
+    def settle(self, reserved: float, cost: float | None) -> None:
+        """Count a call as done; a call that told no cost counts as it was reserved."""
+        self._reserved -= reserved
+        self._spent += reserved if cost is None else cost
+        self._settled.set()
+
+    def _exceeds(self, more: float) -> bool:
+        return self._spent + self._reserved + more > (inf if self._limits.max_cost is None else self._limits.max_cost)
+
+    def _most(self, prompt: Prompt) -> float:
+        most_cost = getattr(self._judge, "most_cost", None)
+        if most_cost is None:
+            raise JudgeError(f"max_cost: {self._judge!r} can't tell what a call may cost.", remedy="stop")
+        return float(most_cost(prompt))
+
+
+@lru_cache
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop, in a thread of its own, on which all calls of this process are made."""
+    loop = asyncio.new_event_loop()
+    Thread(target=loop.run_forever, name="judge", daemon=True).start()
+    return loop
