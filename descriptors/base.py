@@ -130,14 +130,20 @@ def score_contexts(
     repeats = scored.values[None] if scored.repeats is None else scored.repeats
     spread = np.ptp([aggregation(scores[is_counted], offsets) for scores in repeats], axis=0)
     statuses = _statuses(asked, pairs, failed, scored.failures)
-    nothing = ~np.isin(statuses, [OK, PARTIAL, NO_CONTEXTS]) | frame.is_null
+    was_scored = np.isin(statuses, [OK, PARTIAL, NO_CONTEXTS])
 
-    def regroup(per_pair: pa.Array) -> pa.ListArray:
-        return frame.regroup(_spread(per_pair, is_pair), nothing)
+    def regroup(per_pair: pa.Array, is_null: npt.NDArray[np.bool_]) -> pa.ListArray:
+        return frame.regroup(_spread(per_pair, is_pair), is_null)
 
     reasons = pa.nulls(len(failed), pa.string()) if scored.reasons is None else scored.reasons
     scores = pa.array(scored.values, mask=failed)
-    return RowScores(values, spread, regroup(scores), regroup(reasons), statuses)
+    return RowScores(
+        values,
+        spread,
+        regroup(scores, ~was_scored | frame.is_null),
+        regroup(reasons, ~asked | frame.is_null),
+        statuses,
+    )
 
 
 def _statuses(

@@ -135,7 +135,10 @@ def test_missing_is_not_zero(relevance, table, row, score, scores, status):
     assert scored["cr"].tolist() == pytest.approx([nan if score is None else score], nan_ok=True, abs=0)
     found = scored["cr scores"][0]
     assert found == (None if scores is None else pytest.approx(scores, nan_ok=True, abs=0))
-    assert scored["cr reasons"][0] == (None if scores is None else [None] * len(scores))
+    was_asked = row[1] is not None and status != "missing_input"
+    assert scored["cr reasons"][0] == (
+        [None] * len([row[1]] if isinstance(row[1], str) else row[1]) if was_asked else None
+    )
     assert scored["cr status"].tolist() == [status]
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import time
+import warnings
 from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -223,6 +224,7 @@ def load_litellm() -> Any:
     """
     for name, value in SWITCHED_OFF.items():
         os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", r"Items? .* on TypedDict class", UserWarning)  # pydantic's, of litellm's types
     litellm = import_extra("litellm", "llm")
     litellm.suppress_debug_info = True
     for name in LOGGERS:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rag_descriptors.errors import ReplyError
@@ -152,16 +153,11 @@ class Statement:
     reason: str | None
 
 
-def _statements_reader(data: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], list[Statement]]:
-    n_contexts = len(data["contexts"])
-
-    def read(reply: Mapping[str, Any]) -> list[Statement]:
-        verdicts = a_list(reply, "verdicts", dict)
-        if "statements" in reply and len(a_list(reply, "statements", object)) != len(verdicts):
-            raise ReplyError(f"the reply holds {len(verdicts)} verdicts on {len(reply['statements'])} statements.")
-        return [_statement(verdict, n_contexts) for verdict in verdicts]
-
-    return read
+def _read_statements(n_contexts: int, reply: Mapping[str, Any]) -> list[Statement]:
+    verdicts = a_list(reply, "verdicts", dict)
+    if "statements" in reply and len(a_list(reply, "statements", object)) != len(verdicts):
+        raise ReplyError(f"the reply holds {len(verdicts)} verdicts on {len(reply['statements'])} statements.")
+    return [_statement(verdict, n_contexts) for verdict in verdicts]
 
 
 def _statement(verdict: Mapping[str, Any], n_contexts: int) -> Statement:
@@ -198,7 +194,7 @@ why, in a few words. A context without a statement adds nothing to the list.
             ),
         }
     ),
-    reader=_statements_reader,
+    reader=lambda data: partial(_read_statements, len(data["contexts"])),
     optional=("response",),
 )
 
