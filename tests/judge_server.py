@@ -206,22 +206,29 @@ def two_objects(first: object, second: object) -> Reply:
     return Reply(f"{json.dumps(first)}\n{json.dumps(second)}")
 
 
+REFUSALS = {
+    "json_schema": "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+    "json_object": "Invalid parameter: 'response_format' of type 'json_object' is not supported with this model.",
+    "schema": "Unknown parameter: 'response_format.schema'.",  # the key beside the type json_object
+    "temperature": "Unsupported parameter: 'temperature' is not supported with this model.",
+}
+LLAMA_CPP = (
+    "1 validation error:\n  {'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
+    "'msg': \"Input should be 'text' or 'json_object'\", 'input': 'json_schema'}"
+)
+
+
 def refusals(refuses: frozenset[str]) -> dict[str, Reply]:
     """What a server that doesn't know some parameters answers to each, from the likes of "json_schema:400"."""
     found = {}
     for refusal in refuses:
         what, _, status = refusal.partition(":")
-        if what == "temperature":
-            message, code = "Unsupported parameter: 'temperature' is not supported with this model.", what
-            kind, code = "invalid_request_error", "unsupported_parameter"
-        elif what in {"json_schema", "json_object"}:
-            message = f"Invalid parameter: 'response_format' of type '{what}' is not supported with this model."
-            kind, code = "invalid_request_error", None
+        if what not in REFUSALS or not status.isdigit():
+            raise ValueError(f"{refusal!r}: a server here refuses {', '.join(REFUSALS)}, as 'temperature:400'")
+        if refusal == "json_schema:500":
+            found[what] = failure(500, LLAMA_CPP, kind="internal_server_error")
         else:
-            raise ValueError(
-                f"{refusal!r}: a server here refuses json_schema, json_object or temperature, as 'WHAT:STATUS'"
-            )
-        found[what] = failure(int(status), message, kind=kind, code=code, param=what)
+            found[what] = failure(int(status), REFUSALS[what], kind="invalid_request_error", param=what)
     return found
 
 
@@ -283,7 +290,8 @@ class JudgeServer:
 
     def reply_to(self, request: Request) -> Reply:
         self.requests.append(request)
-        asked = {(request.response_format or {}).get("type"), *request.body}
+        form = request.response_format or {}
+        asked = {form.get("type"), *form, *request.body}
         answer = next((reply for what, reply in self.refuses.items() if what in asked), None) or self.answer(request)
         if isinstance(answer, Reply):
             return answer

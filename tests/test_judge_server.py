@@ -100,6 +100,7 @@ def test_bad_requests_have_their_codes(judge_server, reply, code):
         ("json_schema:400", {"response_format": {"type": "json_schema", "json_schema": {}}}),
         ("json_schema:500", {"response_format": {"type": "json_schema", "json_schema": {}}}),
         ("json_object:400", {"response_format": {"type": "json_object"}}),
+        ("schema:422", {"response_format": {"type": "json_object", "schema": {}}}),
         ("temperature:400", {"temperature": 0}),
     ],
 )
@@ -108,9 +109,14 @@ def test_parameters_that_a_server_refuses(judge_server, refuses, asked):
     status, _, body = ask(server, **asked)
     what, _, expected = refuses.partition(":")
     assert status == int(expected)
-    assert f"'{what}'" in json.loads(body)["error"]["message"]
+    assert f"{what}'" in json.loads(body)["error"]["message"]
     assert content(ask(server)) == "first"
     assert len(server.requests) == 2
+
+
+def test_what_is_not_refused_is_answered(judge_server):
+    server = judge_server("a", refuses=frozenset({"json_schema:400", "schema:400"}))
+    assert content(ask(server, response_format={"type": "json_object"}, temperature=0)) == "a"
 
 
 def test_wrong_arguments():

@@ -22,7 +22,7 @@ from rag_descriptors.options import together
 __all__ = ["LiteLLMJudge"]
 
 DEFAULT_MODEL, DEFAULT_PROVIDER = "gpt-4o-mini", "openai"
-FORMS = ("json_schema", "json_object", "prompt")
+FORMS = ("json_schema", "json_object with a schema", "json_object", "prompt")
 MILLION = 1_000_000
 SWITCHED_OFF = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_OFFLINE_MODE": "true", "LITELLM_MODE": "PRODUCTION"}
 LOGGERS = ("LiteLLM", "openai._base_client", "httpx", "httpcore.connection", "httpcore.http11", "asyncio")
@@ -250,6 +250,8 @@ def _redact_record(record: logging.LogRecord) -> bool:
 def _response_format(form: str, prompt: Prompt) -> dict[str, Any] | None:
     if form == "json_schema":
         return {"type": form, "json_schema": {"name": "reply", "strict": True, "schema": dict(prompt.schema)}}
+    if form == "json_object with a schema":
+        return {"type": "json_object", "schema": dict(prompt.schema)}
     return {"type": form} if form == "json_object" else None
 
 
