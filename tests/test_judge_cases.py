@@ -313,14 +313,16 @@ def test_a_server_that_takes_no_schema(judged, refusal):
     assert scored.column() == [1.0]
     forms = [(request.response_format or {}).get("type") for request in scored.requests]
     assert forms == ["json_schema", "json_object", "json_object", "json_object"]
+    assert scored.requests[1].response_format["schema"]["required"] == ["reason", "verdict", "score"]
 
 
 def test_a_server_that_takes_no_form(judged):
     scored = judged(RELEVANT, ["a", "b"], refuses={"json_schema:500", "json_object:400"})
     assert scored.column() == [1.0]
     forms = [(request.response_format or {}).get("type") for request in scored.requests]
-    assert forms == ["json_schema", "json_object", None, None]
-    assert '"verdict"' in scored.requests[2].system
+    assert forms == ["json_schema", "json_object", "json_object", None, None]
+    assert "schema" not in scored.requests[2].response_format
+    assert '"verdict"' in scored.requests[3].system
 
 
 def test_a_server_that_takes_no_temperature(judged):

@@ -202,5 +202,5 @@ def test_value_objects():
 
 
 def test_the_fingerprint_of_sentences(similar):
-    assert similar().provenance["method"]["threshold"] == 0.7
+    assert similar().provenance["method"]["threshold"] == 0.74
     assert similar(method_params={"language": "de"}).provenance != similar().provenance

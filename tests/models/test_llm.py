@@ -97,7 +97,8 @@ def test_forms_are_tried_in_turn_until_one_works():
     assert [learnt.form, learnt.another_form(FORMS[0]), learnt.form] == [FORMS[0], True, FORMS[1]]
     assert [learnt.another_form(FORMS[0]), learnt.form] == [True, FORMS[1]]  # asked before the first was refused
     assert [learnt.another_form(FORMS[1]), learnt.form] == [True, FORMS[2]]
-    assert [learnt.another_form(FORMS[2]), learnt.form] == [False, FORMS[0]]  # it was no matter of the form
+    assert [learnt.another_form(FORMS[2]), learnt.form] == [True, FORMS[3]]
+    assert [learnt.another_form(FORMS[3]), learnt.form] == [False, FORMS[0]]  # it was no matter of the form
     learnt.form_works = True
     assert [learnt.another_form(FORMS[0]), learnt.form] == [False, FORMS[0]]
 
