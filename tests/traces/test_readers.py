@@ -18,6 +18,7 @@ from rag_descriptors.traces import readers
 from rag_descriptors.traces.readers import is_mixed, open_traces, parse_mixed
 
 MANY = readers.ROWS_AT_ONCE + 1
+OBJECTS = [{"x": 1, "y": "z"}, None, {"y": "w", "x": None}]
 
 
 @pytest.fixture
@@ -116,7 +117,16 @@ def test_a_bad_line_is_named(file, content, place):
         ([True, None], "bool", [True, None]),
         ([["x"], [], None, [None]], "list<item: string>", [["x"], [], None, [None]]),
         ([[], []], "list<item: null>", [[], []]),
-        ([{"x": 1}, {"y": ["z"]}], "struct<x: int64, y: list<item: string>>", None),
+        (OBJECTS, "struct<x: int64, y: string>", OBJECTS),
+        (
+            [[{"x": 1}, None], [], None, [{"x": 2}]],
+            "list<item: struct<x: int64>>",
+            [[{"x": 1}, None], [], None, [{"x": 2}]],
+        ),
+        ([{"x": 1}, {"y": ["z"]}], "string", ['{"x": 1}', '{"y": ["z"]}']),  # objects with other keys: JSON
+        ([{"x": 1}, {"x": 1, "y": None}], "string", ['{"x": 1}', '{"x": 1, "y": null}']),
+        ([[{"x": {"y": 1}}], [{"x": {"z": 1}}]], "string", ['[{"x": {"y": 1}}]', '[{"x": {"z": 1}}]']),
+        ([{"x": [{"y": 1}]}, {"x": [{}]}], "string", ['{"x": [{"y": 1}]}', '{"x": [{}]}']),
         ([["x"], "y", None], "string", ['["x"]', '"y"', None]),  # several kinds: JSON
         (['["x"]', ["ü"]], "string", [r'"[\"x\"]"', '["ü"]']),
         ([1, "x"], "string", ["1", '"x"']),
@@ -136,8 +146,7 @@ def test_a_column_has_one_type(file, is_far, cells, kind, expected):
     path = file("t.jsonl", jsonl(*cells[:1], *fill, *cells[1:]))
     assert str(open_traces([path]).schema.field("a").type) == kind
     found = [row["a"] for row in rows(path)]
-    if expected is not None:
-        assert found == [*expected[:1], *fill, *expected[1:]]
+    assert found == [*expected[:1], *fill, *expected[1:]]
 
 
 def test_values_of_several_kinds_come_back(file):
@@ -182,10 +191,30 @@ def test_columns_may_appear_late_and_values_stay_where_they_are(file):
     assert [row["late"] for row in found] == [None] * MANY + [f"t{MANY}"]
 
 
-def test_a_row_may_have_other_nested_keys_than_the_first(file):
-    assert rows(file("t.jsonl", jsonl({"x": 1}, *[None] * MANY, {"y": {"z": "w"}})))[-1] == {
-        "a": {"x": None, "y": {"z": "w"}}
-    }
+def test_objects_come_back_with_the_keys_they_had(file):
+    values = [{"x": 1}, [{"text": "t", "meta": {"n": 1}}, {"text": "u", "meta": {}}], *[None] * MANY, {"y": {"z": "w"}}]
+    batches = list(open_traces([file("t.jsonl", jsonl(*values))]).batches())
+    assert [value for batch in batches for value in parse_mixed(batch["a"])] == values
+
+
+def test_objects_of_two_files_come_back_with_the_keys_they_had(file, arrow):
+    inputs = [
+        file("1.jsonl", jsonl([{"text": "t"}])),
+        file("2.jsonl", jsonl([{"text": "u", "id": 1}], [{"text": "v", "id": 2}])),
+        arrow("3.parquet", a=[[{"text": "w"}], None]),
+    ]
+    (first, second, third) = open_traces(inputs).batches()
+    assert is_mixed(third.schema.field("a"))
+    assert [parse_mixed(batch["a"]) for batch in (first, second, third)] == [
+        [[{"text": "t"}]],
+        [[{"text": "u", "id": 1}], [{"text": "v", "id": 2}]],
+        [[{"text": "w"}], None],
+    ]
+
+
+def test_columns_of_tables_take_the_keys_of_all(arrow):
+    inputs = [arrow("1.parquet", a=[{"x": 1}]), arrow("2.parquet", a=[{"x": 2, "y": "z"}])]
+    assert rows(*inputs) == [{"a": {"x": 1, "y": None}}, {"a": {"x": 2, "y": "z"}}]
 
 
 # --- CSV
