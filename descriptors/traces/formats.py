@@ -62,6 +62,10 @@ def format_of(file: Path) -> Format:
 
 def _table_rows(batches: Callable[[Path, pa.Schema], Iterator[pa.RecordBatch]], file: Path) -> Rows:
     for batch in batches(file, pa.schema([])):
+        for name in batch.schema.names:
+            first, *others = (batch.column(place) for place in batch.schema.get_all_field_indices(name))
+            if not all(first.equals(other) for other in others):  # an index may have been written beside its column
+                raise FormatError(f"{file}: two columns are called {name!r} and differ. Rename or drop one.")
         with told(file):
             rows = batch.to_pylist(maps_as_pydicts="lossy")
         yield from rows

@@ -5,6 +5,7 @@ A name may be one key (`"context.trace_id"`), keys inside each other, or both mi
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rag_descriptors.traces.contexts import NOT_DATA, is_missing, parse_literal
@@ -37,12 +38,12 @@ def lookup(value: object, path: str) -> Any:
     In a list of named objects, such as MLflow's assessments, a name stands for the object that bears it. Keys that end
     in numbers, such as OpenInference's `documents.0.document.content`, are gathered into a list of objects.
     """
-    mapping = _mapping(value)
+    mapping = value if isinstance(value, dict) else _mapping(value)
     if path in mapping:
         return mapping[path]
-    for place in _dots(path):
-        if path[:place] in mapping:
-            found = lookup(mapping[path[:place]], path[place + 1 :])
+    for head, rest in _splits(path):
+        if head in mapping:
+            found = lookup(mapping[head], rest)
             if found is not ABSENT:
                 return found
     return _gathered(mapping, f"{path}.") or ABSENT
@@ -57,14 +58,16 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _dots(path: str) -> list[int]:
-    return [place for place, letter in enumerate(path) if letter == "."]
+@cache
+def _splits(path: str) -> list[tuple[str, str]]:
+    """Return a path's beginnings and ends at each of its dots."""
+    return [(path[:place], path[place + 1 :]) for place, letter in enumerate(path) if letter == "."]
 
 
 def _gathered(mapping: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     items: dict[int, dict[str, Any]] = {}
-    for key, value in mapping.items():
-        found = INDEXED.fullmatch(key[len(prefix) :]) if str(key).startswith(prefix) else None
+    for key in [key for key in mapping if isinstance(key, str) and key.startswith(prefix)]:
+        found, value = INDEXED.fullmatch(key[len(prefix) :]), mapping[key]
         if found:
             items.setdefault(int(found[1]), {})[found[2]] = value
     return [items[number] for number in sorted(items)]
@@ -94,11 +97,10 @@ def _untyped(value: object) -> Any:
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
     (kind, inner), *_ = value.items()
+    values = find(inner, ["values"]) or []
     if kind in {"arrayValue", "array_value"}:
-        return [_untyped(item) for item in inner.get("values", [])]
-    if kind in {"kvlistValue", "kvlist_value"}:
-        return plain(inner.get("values", []))
-    return inner
+        return [_untyped(item) for item in values]
+    return plain(values) if kind in {"kvlistValue", "kvlist_value"} else inner
 
 
 def question_text(value: object) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from glob import glob
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pyarrow as pa
 
@@ -140,6 +140,6 @@ def _pivoted(traces: Traces) -> Generator[pa.RecordBatch, None, None]:
 
 def _spans(sources: Sequence[Source]) -> Iterator[tuple[str, Span]]:
     for source in sources:
-        if isinstance(source.form, SpanForm):
-            rows = format_of(source.file).rows(source.file)
-            yield from ((str(source.file), span) for span in read_spans(source.file, rows, source.form))
+        with closing(format_of(source.file).rows(source.file)) as rows:
+            for span in read_spans(source.file, rows, cast("SpanForm", source.form)):
+                yield str(source.file), span

@@ -161,8 +161,7 @@ def _time(value: Any) -> int | None:
 def _documents(raw: Mapping[str, Any], form: SpanForm) -> list[Document] | None:
     value = find(raw, form.documents)
     if form.position:
-        (text,) = parse_contexts([value]) or [None]
-        return [Document(text=text, score=_number(find(raw, form.score)))]
+        return [Document(text=_text(value), score=_number(find(raw, form.score)))]
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         literal = parse_literal(value.strip())
         value = literal if isinstance(literal, list | Mapping) else value

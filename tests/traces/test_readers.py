@@ -94,7 +94,7 @@ def test_json_lines_and_arrays(file, ending, content, expected):
         (b'{"a": 1}\n[1, 2]', "line 2: found a list where an object"),
         (b'"text"', "line 1: found a str where an object"),
         (b'{"a": "\xff"}', "line 1: no JSON"),
-        (b'{\n  "a": 1\n}', "line 1: no JSON"),
+        (b'{\n  "a": 1\n}', "line 1: no JSON"),  # one object is for .json
         (b'[{"a": 1}, 5]', "item 1: found a int where an object"),
         (b'[{"a": 1}', "the array: no JSON"),
         (b'[1]\n{"a": 1}', "the array: no JSON"),
@@ -103,6 +103,35 @@ def test_json_lines_and_arrays(file, ending, content, expected):
 )
 def test_a_bad_line_is_named(file, content, place):
     path = file("bad.jsonl", content)
+    with pytest.raises(FormatError) as error:
+        open_traces([path])
+    assert str(error.value).startswith(f"{path}, {place}")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{\n  "a": 1\n}\n', [{"a": 1}]),
+        (b'\xef\xbb\xbf\n{"a":\n1}', [{"a": 1}]),
+        (b'{"a": [\n1, 2]}', [{"a": [1, 2]}]),
+        (b'{"a": 1}\n{"a": 2}', [{"a": 1}, {"a": 2}]),
+    ],
+)
+def test_one_object_over_many_lines(file, content, expected):
+    assert rows(file("t.json", content)) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b'{\n  "a": 1\n', "the object: no JSON"),
+        (b'{"a": 1\n{"a": 2}', "the object: no JSON"),
+        (b'{"a": 1}\n{"a": \n', "line 2: no JSON"),
+        (b'"a', "line 1: no JSON"),
+    ],
+)
+def test_a_bad_object_is_named(file, content, place):
+    path = file("bad.json", content)
     with pytest.raises(FormatError) as error:
         open_traces([path])
     assert str(error.value).startswith(f"{path}, {place}")
@@ -238,6 +267,46 @@ def test_csv_cells_are_texts(file, content, expected):
     assert set(open_traces([path]).schema.types) == {pa.string()}
 
 
+@pytest.mark.parametrize(
+    ("content", "n"),
+    [
+        ('a\n"x\ny\nz\n', 6),
+        ('a\n"x', 1),
+        ('a\n"', 0),
+        ('a,b\n1,"', 0),
+        ('a,b\n1,"\n', 1),
+        ('a,b\r\n1,"x\r\n2,3\r\n', 8),
+        ('a,b\n1,"x""y\n', 4),
+        ('a,b\n1,"""\n', 2),
+        ('a,b\n1,x\n2,"é\n3,y\n', 6),
+    ],
+)
+def test_a_quote_that_is_never_closed_is_an_error(file, content, n):
+    path = file("t.csv", content)
+    with pytest.raises(
+        FormatError, match=rf"t\.csv, the last row: a quote opens a cell of {n} characters and is never"
+    ):
+        rows(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "last"),
+    [
+        ('a\n"x\ny"', "x\ny"),
+        ('a\n""', ""),
+        ('a,b\n1,""""', '"'),
+        ('a,b\n1,""""""\n', '""'),
+        ('a,b\n1,x"', 'x"'),
+        ('a,b\n1,2"3"\n', '2"3"'),
+        ('a,b\n1,"x"y', "xy"),
+        ('a,b\n1,", """', ', "'),
+        ('a,"b"\n1,x\n', "x"),
+    ],
+)
+def test_quotes_that_are_closed(file, content, last):
+    assert list(rows(file("t.csv", content))[-1].values())[-1] == last
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_wide_cell_is_read(file, n):
     wide = "ab\n" * 400_000 * n
@@ -255,6 +324,7 @@ def test_the_type_of_a_csv_column_does_not_hang_on_its_first_cells(file, place):
     ("name", "content", "says"),
     [
         ("t.csv", b"", "Empty CSV"),
+        ("t.csv", b'a,"b\n1,2\n', "Empty CSV"),  # a quote of the first line that is never closed
         ("t.csv", b"a,b", "Empty CSV"),  # Arrow wants the line of names to end
         ("t.csv", b"a,b\n1,2,3\n", "Expected 2 columns, got 3"),
         ("t.csv", "a\né\n".encode("latin-1"), "invalid UTF8"),
