@@ -100,16 +100,31 @@ QUESTIONS = [
     ({"question": None, "query": "What?"}, "What?"),
     ({}, None),
     ([], None),
-    ([{"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "a"}, {"role": "user", "content": "What?"}], "What?"),
+    (
+        [
+            {"role": "user", "content": "Hm?"},
+            {"role": "assistant", "content": "a"},
+            {"role": "user", "content": "What?"},
+        ],
+        "What?",
+    ),
     ({"messages": [{"role": "user", "content": "What?"}, {"role": "tool", "content": "x"}]}, "What?"),
     ([{"role": "system", "content": "Be short."}], None),
     ([{"type": "human", "content": "What?"}], "What?"),
     ([[{"type": "human", "content": "What?"}]], "What?"),
     ([{"lc": 1, "type": "constructor", "kwargs": {"type": "human", "content": "What?"}}], "What?"),
     ([{"role": "user", "parts": [{"type": "text", "content": "What?"}]}], "What?"),
-    ([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]}], "a\nb"),
+    (
+        [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}],
+            }
+        ],
+        "a\nb",
+    ),
     ([{"message.role": "user", "message.content": "What?"}], "What?"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("value", "text"), QUESTIONS, ids=[str(n) for n in range(len(QUESTIONS))])

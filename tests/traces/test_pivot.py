@@ -176,8 +176,8 @@ def test_one_row_a_retriever():
 
 def test_one_row_a_document_is_gathered_by_its_place():
     parts = [
-        retriever(id=id, question="q", position=position, texts=[f"{id}{position}"])
-        for id, position in (("b", 10), ("a", 1), ("b", 2), ("a", 0))
+        retriever(id=span_id, question="q", position=position, texts=[f"{span_id}{position}"])
+        for span_id, position in (("b", 10), ("a", 1), ("b", 2), ("a", 0))
     ]
     assert contexts(*parts) == [["b2", "b10", "a0", "a1"]]
     found, _ = rows(*parts, per="retriever")
@@ -231,8 +231,7 @@ def test_characters_come_back_as_they_were():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the size of files")
 def test_no_room_for_the_table_says_where():
-    import resource
-
+    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     spans = (("f", retriever(f"t{n}", texts=["word " * 2000])) for n in range(2000))
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, before[1]))

@@ -1,12 +1,15 @@
-"""Each preset's samples give the rows and the contexts that its tool promises; `tests/data/README.md` says what they are."""
+"""Each sample gives the rows and contexts that its tool promises; `tests/data/README.md` says what the samples are."""
 
 import csv
 import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+from rag_descriptors.jobs.outputs import open_output
+from rag_descriptors.traces.columns import CONTEXTS
 from rag_descriptors.traces.contexts import parse_contexts
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, PRESETS, RowForm, find_column
 from rag_descriptors.traces.readers import is_mixed, open_traces, parse_mixed
@@ -126,6 +129,17 @@ def test_another_separator_or_none(separator):
     found = [parse_contexts(row["contexts"]) for row in rows]
     assert found[0] == [f"{DOME}|{LOG}"]
     assert found[2] == ([DOME, LOG] if separator else [f"{DOME}||{LOG}"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "json", "parquet"])
+def test_delimiters_inside_of_texts_survive_every_format(tmp_path, ending):
+    contexts = ["ps | grep x", "| a | b |\n|---|---|", 'a,"b"', "x\r\ny"]
+    path = tmp_path / f"t.{ending}"
+    schema = pa.schema([("input", pa.string()), ("retrieval_context", CONTEXTS)])
+    with open_output(path, schema) as write:
+        write(pa.RecordBatch.from_pylist([{"input": "q", "retrieval_context": contexts}], schema=schema))
+    ((row,), _, _) = read(path, "deepeval")
+    assert row == {"question": "q", "contexts": contexts}
 
 
 # --- spans: one row a trace

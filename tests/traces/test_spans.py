@@ -67,7 +67,10 @@ def test_ids(value, found):
     assert read(t="t", p=value).parent_id == found
 
 
-@pytest.mark.parametrize(("value", "is_root"), [(True, True), ("true", True), ("True", True), (1, True), (False, False), ("false", False), (None, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "is_root"),
+    [(True, True), ("true", True), ("True", True), (1, True), (False, False), ("false", False), (None, False)],
+)
 def test_roots(value, is_root):
     assert read(t="t", root=value).is_root is is_root
 
@@ -173,8 +176,12 @@ def otlp(*spans, names=("resourceSpans", "scopeSpans")):
 
 @pytest.mark.parametrize(
     "names",
-    [("resourceSpans", "scopeSpans"), ("resource_spans", "scope_spans"), ("resourceSpans", "instrumentationLibrarySpans")],
-)  # fmt: skip
+    [
+        ("resourceSpans", "scopeSpans"),
+        ("resource_spans", "scope_spans"),
+        ("resourceSpans", "instrumentationLibrarySpans"),
+    ],
+)
 def test_otlp(names):
     attributes = [{"key": "input.value", "value": {"stringValue": "q"}}]
     row = otlp({"traceId": "t", "attributes": attributes}, {"traceId": "t"}, names=names)

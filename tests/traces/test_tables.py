@@ -156,8 +156,9 @@ def test_cells_that_cannot_be_read_name_the_row(file):
 
 
 @pytest.mark.parametrize(
-    ("cell", "text"), [(["a"], "a"), (["a", "", "b"], "a\nb"), ([], None), (None, None), ("a", "a"), ('["a", "b"]', "a\nb")]
-)  # fmt: skip
+    ("cell", "text"),
+    [(["a"], "a"), (["a", "", "b"], "a\nb"), ([], None), (None, None), ("a", "a"), ('["a", "b"]', "a\nb")],
+)
 def test_references_are_joined(file, cell, text):
     path = file("t.jsonl", {"question": "q", "contexts": ["N"], "ground_truths": cell})
     assert [row["reference"] for row in rows(path, "ragas")] == [text]
@@ -197,7 +198,8 @@ def test_unknown_options(file, options):
         open_traces([file("t.jsonl", {"input": "q"})], **options)
     problems = str(error.value).split("\n")
     assert len(problems) == len(options)
-    assert all(any(problem.startswith(f"{option}: {value!r} is unknown.") for problem in problems) for option, value in options.items())  # fmt: skip
+    for option, value in options.items():
+        assert any(problem.startswith(f"{option}: {value!r} is unknown.") for problem in problems)
     assert "preset" not in options or "Allowed: None, 'auto', 'ragas'," in str(error.value)
 
 
