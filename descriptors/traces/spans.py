@@ -111,13 +111,12 @@ def _span(raw: Mapping[str, Any], form: SpanForm, trace_id: str | None) -> Span:
     kind = str(find(raw, form.kind)).strip('"').lower()
     is_retriever = not form.retriever or kind in form.retriever
     question = find(raw, form.query + form.question if is_retriever else form.question)
-    position = find(raw, form.position)
     return Span(
         trace_id=trace_id if form.held else _id(find(raw, form.trace_id)),
         span_id=None if is_trace else _id(find(raw, form.span_id)),
         parent_id=_id(find(raw, form.parent_id)),
-        position=None if position is None else int(position),
-        start=_time(find(raw, form.start)),
+        position=_ordinal(find(raw, form.position)),
+        start=_ordinal(find(raw, form.start)),
         is_root=is_trace or str(find(raw, form.root)).lower() in {"true", "1"},
         is_retriever=is_retriever,
         is_answer=kind in form.answer,
@@ -140,11 +139,11 @@ def _id(value: Any) -> str | None:
     if isinstance(value, list):
         value = value[-1] if value else None
     text = str(value).strip()
-    return None if text.lower() in NO_ID or (len(text) >= 16 and not text.strip("0")) else text
+    return None if text.lower() in NO_ID or (len(text) >= 16 and not text.strip("0")) else _clean(text)
 
 
-def _time(value: Any) -> int | None:
-    """Return a time as a number that grows with it: a count, or a date in nanoseconds; None for what is neither."""
+def _ordinal(value: Any) -> int | None:
+    """Return a number that grows with a count or a time; None for what is neither."""
     try:
         if isinstance(value, float):
             count = int(value * 1000)
@@ -178,7 +177,7 @@ def _document(item: Any) -> Document:
         item, score = item
     found = find(item, DOCUMENT_ID) if isinstance(item, Mapping) else None
     score = find(item, DOCUMENT_SCORE) if isinstance(item, Mapping) and score is None else score
-    return Document(text=_text(item), id=None if found is None else str(found), score=_number(score))
+    return Document(text=_text(item), id=None if found is None else _clean(str(found)), score=_number(score))
 
 
 def _text(item: Any) -> str | None:
@@ -193,6 +192,6 @@ def _text(item: Any) -> str | None:
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return number if math.isfinite(number) else None

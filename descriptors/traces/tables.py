@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, combinations, starmap
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def unified(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> pa.Schem
     schemas = [_renamed(source, schema) for source, schema in zip(sources, schemas, strict=True)]
     mixed = {item.name for schema in schemas for item in schema if is_mixed(item)}
     if any(format_of(source.file) is JSON for source in sources):
-        mixed |= {name for schema in schemas for name in schema.names if not _agree(name, schemas)}
+        mixed |= _with_other_keys(schemas)
     settled = [
         pa.schema([pa.field(item.name, TEXT, metadata=MIXED) if item.name in mixed else item for item in schema])
         for schema in schemas
@@ -91,9 +92,12 @@ def _renamed(source: Source, schema: pa.Schema) -> pa.Schema:
     return pa.schema([item.with_name(ours.get(item.name, item.name)) for item in schema])
 
 
-def _agree(name: str, schemas: Sequence[pa.Schema]) -> bool:
-    kinds = [schema.field(place).type for schema in schemas for place in schema.get_all_field_indices(name)]
-    return all(keys_agree(kinds[0], kind) for kind in kinds[1:])
+def _with_other_keys(schemas: Sequence[pa.Schema]) -> set[str]:
+    """Return the columns whose objects have other keys in one file than in another."""
+    kinds: dict[str, set[pa.DataType]] = {}
+    for item in chain.from_iterable(schemas):
+        kinds.setdefault(item.name, set()).add(item.type)
+    return {name for name, found in kinds.items() if not all(starmap(keys_agree, combinations(found, 2)))}
 
 
 def list_cells(sources: Sequence[Source], schema: pa.Schema, separator: str | None) -> dict[str, Cells]:

@@ -208,6 +208,11 @@ def test_objects_of_two_files_come_back_with_the_keys_they_had(file, arrow):
     ]
 
 
+def test_a_file_without_a_value_hides_no_other_keys(file):
+    inputs = [file(f"{n}.jsonl", jsonl(*cells)) for n, cells in enumerate([[None], [{"x": 1}], [{"y": 1}]])]
+    assert rows(*inputs) == [{"a": None}, {"a": '{"x": 1}'}, {"a": '{"y": 1}'}]
+
+
 def test_columns_of_tables_take_the_keys_of_all(arrow):
     inputs = [arrow("1.parquet", a=[{"x": 1}]), arrow("2.parquet", a=[{"x": 2, "y": "z"}])]
     assert rows(*inputs) == [{"a": {"x": 1, "y": None}}, {"a": {"x": 2, "y": "z"}}]

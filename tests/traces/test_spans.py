@@ -1,13 +1,18 @@
 """One span at a time: what is read from it, in all the ways that tools spell it."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rag_descriptors.errors import FormatError
-from rag_descriptors.traces.presets import MLFLOW, OPENINFERENCE, PHOENIX_DOCUMENTS, SpanForm
+from rag_descriptors.traces.pivot import ROW_COLUMNS, pivot
+from rag_descriptors.traces.presets import MLFLOW, OPENINFERENCE, PHOENIX_DOCUMENTS, PRESETS, SpanForm
 from rag_descriptors.traces.spans import Document, read_spans, unwrapped
 
 FORM = SpanForm(
@@ -26,6 +31,18 @@ FORM = SpanForm(
     reference=("reference",),
     documents=("output.documents", "output"),
 )
+
+
+FORMS = [FORM, *(form for forms in PRESETS.values() for form in forms if isinstance(form, SpanForm))]
+PATHS = {
+    path
+    for form in FORMS
+    for value in vars(form).values()
+    if isinstance(value, tuple)
+    for path in value
+    if isinstance(path, str)
+}
+KEYS = st.sampled_from(sorted(PATHS | {"attributes", "key", "value", "resourceSpans", "scopeSpans", "data", "text"}))
 
 
 def read(form=FORM, **raw):
@@ -148,6 +165,7 @@ def test_documents(value, texts):
         ({"text": "N", "score": float("inf")}, None, None),
         ([{"text": "N", "id": "x"}, 0.5], "x", 0.5),
         (["N", 0.5], None, 0.5),
+        ({"text": "N", "id": "\ud800", "score": 10**400}, "\ufffd", None),
     ],
 )
 def test_ids_and_scores_of_documents(document, id, score):
@@ -229,3 +247,23 @@ def test_a_row_that_is_a_document(text, found):
     (span,) = read_spans(Path("f"), [row], PHOENIX_DOCUMENTS)
     assert (span.trace_id, span.is_retriever, span.position) == ("s", True, 3)
     assert span.documents == [Document(text=found, score=0.5)]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["[1", '{"text": "N"}', "t"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(rows=st.lists(st.dictionaries(KEYS, JSON_VALUES), max_size=3), form=st.sampled_from(FORMS))
+@settings(deadline=None)
+def test_any_json_becomes_rows_or_a_clear_error(rows, form):
+    try:
+        spans = list(read_spans(Path("f"), rows, form))
+    except FormatError as error:
+        assert str(error).startswith("f, row ")  # noqa: PT017
+        return
+    found = list(pivot((("f", span) for span in spans), "trace", Counter()))
+    assert len(found) == len({span.trace_id for span in spans} - {None})
+    pa.RecordBatch.from_pylist(found, schema=ROW_COLUMNS)
