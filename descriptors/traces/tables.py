@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rag_descriptors.errors import FormatError, OptionError
 from rag_descriptors.options import together
-from rag_descriptors.traces.columns import CONTEXTS, TEXT, to_column
+from rag_descriptors.traces.columns import CONTEXTS, TEXT, is_settled, to_column
 from rag_descriptors.traces.contexts import parse_contexts
 from rag_descriptors.traces.formats import (
     CSV,
@@ -118,7 +118,9 @@ def list_cells(sources: Sequence[Source], schema: pa.Schema, separator: str | No
             f"Known names are {', '.join(KNOWN_COLUMNS['contexts'])}."
         )
     texts = [schema.field(name) for name in columns if between and name in schema.names]
-    split = {item.name: Cells(item, CONTEXTS, partial(_split, between)) for item in texts if item.type == TEXT}
+    split = {
+        item.name: Cells(item, CONTEXTS, partial(_split, between)) for item in texts if is_settled(item.type, TEXT)
+    }
     return cells | split
 
 

@@ -118,6 +118,12 @@ def test_the_separator_of_a_preset_is_for_csv(file):
     assert rows(file("t.jsonl", *rows_of_json), "deepeval", separator=" | ")[0]["contexts"] == ["ps", "grep x"]
 
 
+def test_texts_of_parquet_are_split(file):
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        path = file("t.parquet", input=["q", "q"], context=pa.array(["N|E", None], kind), output=["a", "a"])
+        assert [row["contexts"] for row in rows(path, "phoenix", separator="|")] == [["N", "E"], None]
+
+
 def test_lists_are_never_split(file):
     lists = [["ps | grep x", "| a | b |\n|---|---|"]]
     assert rows(file("t.parquet", input=["q"], retrieval_context=lists), "deepeval", separator="|") == [
