@@ -124,7 +124,7 @@ def test_only_the_top_knows_a_built_in():
     [
         ("pandas", {"frame", "schemas", "testing", "traces"}),
         ("pandera", {"frame", "schemas"}),
-        ("sqlite3", {"cache"}),
+        ("sqlite3", {"cache", "traces"}),
         ("tqdm", {"progress"}),
         ("asyncio", {"frame", "models"}),
     ],

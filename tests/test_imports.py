@@ -81,6 +81,13 @@ def is_module(item):
         "testing",
         "traces.columns",
         "traces.contexts",
+        "traces.formats",
+        "traces.paths",
+        "traces.pivot",
+        "traces.readers",
+        "traces.recognition",
+        "traces.spans",
+        "traces.tables",
     ],
 )
 def test_all_names_what_is_there(module):

@@ -23,6 +23,7 @@ def to_column(
     cells: pa.Array | pa.ChunkedArray | Sequence[object],
     field: pa.Field,
     row_name: Callable[[int], str] = "row {}".format,
+    parse: Callable[[object], Any] | None = None,
 ) -> pa.Array:
     """Return `cells` as an Arrow array of the field's type, blank texts as nulls.
 
@@ -30,17 +31,20 @@ def to_column(
         cells: One column, as an Arrow array of any type or as Python objects.
         field: The column's name, and `TEXT` or `CONTEXTS`; to any other type a column is only cast.
         row_name: What an error calls the row at a position.
+        parse: What reads a cell, in place of `parse_text` or `parse_contexts`; a ValueError says what is wrong.
 
     Raises:
         CellError: Cells can't be read; the message names column, rows, and what was found.
     """
+    if parse is not None:
+        return _blank_to_null(_parse_each(cells, field, parse, row_name))
     try:
         column = _convert(cells, field.type)
     except (pa.ArrowException, TypeError, UnicodeError, OverflowError) as error:
         if field.type not in PARSERS:
             raise CellError(f"column {field.name!r} can't be read as {field.type}: {error}") from error
         column = None
-    return _blank_to_null(_parse_each(cells, field, row_name) if column is None else column)
+    return _blank_to_null(_parse_each(cells, field, PARSERS[field.type], row_name) if column is None else column)
 
 
 def _convert(cells: Any, kind: pa.DataType) -> pa.Array | None:
@@ -66,8 +70,9 @@ def is_settled(found: pa.DataType, kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found))
 
 
-def _parse_each(cells: Any, field: pa.Field, row_name: Callable[[int], str]) -> pa.Array:
-    parse = PARSERS[field.type]
+def _parse_each(
+    cells: Any, field: pa.Field, parse: Callable[[object], Any], row_name: Callable[[int], str]
+) -> pa.Array:
     parsed, problems = [], []
     for position, cell in enumerate(cells.to_pylist() if isinstance(cells, pa.Array | pa.ChunkedArray) else cells):
         try:

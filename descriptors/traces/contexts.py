@@ -19,10 +19,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["parse_contexts", "parse_text", "scrub"]
+__all__ = ["NOT_DATA", "is_missing", "parse_contexts", "parse_literal", "parse_text", "scrub"]
 
-TEXT_KEYS = ("page_content", "content", "text", "document.content", "document", "node", "context")
-INNER_KEYS = {"document": "content", "node": "text"}
+TEXT_KEYS = (
+    "page_content",
+    "content",
+    "text",
+    "document.content",
+    "document",
+    "node",
+    "context",
+    "text_resource",  # a LlamaIndex node
+    "kwargs",  # a LangChain document as its `dumpd` writes it
+)
+INNER_KEYS = {
+    "document": ("content",),
+    "node": ("text", "text_resource"),
+    "text_resource": ("text",),
+    "kwargs": ("page_content",),
+}
 NULL_TEXTS = ("", "null", "None", "nan", "NaN")
 LIST_START = re.compile(r"""\[[\s\[(]*((None|nan|NaN|null)\s+)*(['"]|\{\s*['"]|\w[\w.]*\()""")
 NOT_DATA = object()
@@ -118,11 +133,18 @@ def _document(document: object) -> str | None:
 
 def _known_values(document: object) -> Iterator[tuple[str, object]]:
     for key in TEXT_KEYS:
-        value = _get(document, key)
-        if key in INNER_KEYS and not isinstance(value, str) and value is not NOT_DATA and not is_missing(value):
-            value = _get(value, INNER_KEYS[key])
-        if value is not NOT_DATA:
+        for value in _inner(key, _get(document, key)):
             yield key, value
+
+
+def _inner(key: str, value: object) -> Iterator[object]:
+    if value is NOT_DATA:
+        return
+    if key not in INNER_KEYS or isinstance(value, str) or is_missing(value):
+        yield value
+        return
+    for inner in INNER_KEYS[key]:
+        yield from _inner(inner, _get(value, inner))
 
 
 def _get(document: object, key: str) -> object:
@@ -135,7 +157,7 @@ def _parse_string(text: str) -> list[str | None] | None:
     stripped = text.strip()
     if stripped in NULL_TEXTS:
         return None
-    value = _parse_literal(stripped) if stripped[0] in "[({" else NOT_DATA
+    value = parse_literal(stripped) if stripped[0] in "[({" else NOT_DATA
     if isinstance(value, list | tuple) and not _is_numbers(value):
         return [_item(item) for item in value]
     if isinstance(value, dict) and any(_known_values(value)):
@@ -147,7 +169,12 @@ def _is_numbers(items: Sequence[object]) -> bool:
     return all(isinstance(item, Real) for item in items) and not all(map(is_missing, items))
 
 
-def _parse_literal(text: str) -> Any:
+def parse_literal(text: str) -> Any:
+    """Return the value that a text spells as JSON or as a Python literal; `NOT_DATA` if it spells none.
+
+    Raises:
+        ValueError: It begins like a list, and can't be read back.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,30 +1,26 @@
-"""Trace files as record batches: Parquet, Arrow, JSON Lines, JSON and CSV, one after the other, in bounded memory."""
+"""Trace files as record batches of rows, one file after the other, in bounded memory; other tools' exports as well."""
 
-import json
-import re
-from codecs import BOM_UTF8 as BOM
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from glob import glob
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import cast, get_args
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.ipc
-import pyarrow.parquet
 
-from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.traces.contexts import scrub
+from rag_descriptors.errors import OptionError
+from rag_descriptors.options import one_of, together
+from rag_descriptors.traces.formats import FORMATS, ROWS_AT_ONCE, format_of, is_mixed, parse_mixed
+from rag_descriptors.traces.pivot import ROW_COLUMNS, RowsOf, pivot
+from rag_descriptors.traces.presets import PRESETS, Form, SpanForm
+from rag_descriptors.traces.recognition import form_of, recognised
+from rag_descriptors.traces.spans import Span, read_spans
+from rag_descriptors.traces.tables import Cells, Source, list_cells, named, read_tables, unified
 
 __all__ = ["Traces", "is_mixed", "open_traces", "parse_mixed"]
-
-ROWS_AT_ONCE = 4096
-CSV_BLOCK_BYTES = 32 * 1024 * 1024
-MIXED = {b"holds": b"json"}
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 @dataclass(frozen=True)
@@ -34,46 +30,94 @@ class Traces:
     Attributes:
         files: The files, in the order in which they are read.
         schema: The columns of all files together; a file without one of them has nulls there.
+        sources: How each file is read.
+        cells: The columns whose cells are read with the file, by our name.
+        preset: The preset, the one that was found for `"auto"`; None without one.
+        rows: What one row of a span export is.
+        unused: What could not be used, as counts, such as `{"spans without a trace id": 3}`. Files that have one row a
+            trace have none. Filled while `batches` is read, complete when it has come to its end.
     """
 
     files: Sequence[Path]
     schema: pa.Schema
+    sources: Sequence[Source]
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+    preset: str | None = None
+    rows: RowsOf = "trace"
+    unused: Counter[str] = field(default_factory=Counter, compare=False)
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, or the first `limit`, in batches that have the columns of `schema`."""
+        """Yield all rows, or the first `limit`, in batches that have the columns of `schema`.
+
+        Raises:
+            FormatError: A file is damaged, or is not what its ending says.
+            CellError: Contexts can't be split, or are lists that can't be read.
+            OSError: A file can't be read, or there is no room for the spans that wait for the rest of their trace.
+        """
+        self.unused.clear()
+        is_spans = any(isinstance(source.form, SpanForm) for source in self.sources)
         done = 0
-        for file in self.files:
-            for batch in _reader(file).batches(file, self.schema):
+        with closing(_pivoted(self) if is_spans else read_tables(self.sources, self.schema, self.cells)) as batches:
+            for batch in batches:
                 wanted = batch if limit is None else batch.slice(0, limit - done)
                 done += wanted.num_rows
                 if wanted.num_rows:
-                    yield _conform(file, wanted, self.schema)
+                    yield wanted
                 if done == limit:
                     return
 
 
-def open_traces(inputs: Sequence[str]) -> Traces:
+def open_traces(
+    inputs: Sequence[str], preset: str | None = None, *, rows: RowsOf = "trace", separator: str | None = None
+) -> Traces:
     """Return the rows of files, of all trace files in folders, and of globs.
 
+    Files with one row a trace keep all their columns; those that the preset knows take our names: `trace_id`,
+    `span_id`, `question`, `contexts`, `context_ids`, `response`, `reference`, `reference_contexts`.
+
+    Span exports become the columns `trace_id`, `span_id` (of the root, or of the retriever), `question`, `contexts`,
+    `context_ids`, `context_scores`, `response`, `reference` and `source` (the file): all of them always, null where
+    nothing is known. Traces stand in the order in which they appear first, and the contexts of several retrievers one
+    after the other in the order of time.
+
+    Args:
+        inputs: Names of files, folders and globs.
+        preset: Which tool wrote the files, a key of `PRESETS`; `"auto"` finds it out; None takes columns as they are.
+        rows: What becomes a row of a span export: a `"trace"`, or each `"retriever"`, with its own query as question.
+        separator: What stands between the contexts in a cell that is one plain text, such as a blank line; an empty one
+            switches off the separator that a preset has. Cells that hold a list are never split.
+
     Raises:
-        OptionError: An input names no file, or a file of an unknown format.
+        OptionError: An input names no file, or a file of an unknown format; an option is unknown or does not go with
+            the files; a preset does not fit; none fits, or several.
         FormatError: A file is not what its ending says.
     """
+    together([*one_of("rows", rows, get_args(RowsOf)), *one_of("preset", preset, (None, "auto", *PRESETS))])
     files = [file for name in inputs for file in _expand(name)]
-    schemas = [_reader(file).schema(file) for file in files]
-    try:
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise FormatError(f"the columns of {', '.join(map(str, files))} don't go together: {error}") from error
-    return Traces(files, pa.schema([field.with_nullable(True) for field in schema]))
+    preset = recognised(files) if preset == "auto" else preset
+    forms = [form_of(file, preset) for file in files]
+    if any(isinstance(form, SpanForm) for form in forms):
+        return _open_spans(files, forms, preset, rows, separator)
+    if rows != "trace":
+        raise OptionError(f"rows: {rows!r} is for span exports, and the files have one row a trace. Leave it out.")
+    schemas = [format_of(file).schema(file) for file in files]
+    sources = [named(file, form, schema.names) for file, form, schema in zip(files, forms, schemas, strict=True)]
+    found = unified(sources, schemas)
+    cells = list_cells(sources, found, separator)
+    schema = pa.schema([pa.field(item.name, cells[item.name].kind) if item.name in cells else item for item in found])
+    return Traces(files, schema, sources, cells, preset)
 
 
-@dataclass(frozen=True)
-class Format:
-    """How files of one ending are read: their columns, and their rows in these columns."""
-
-    schema: Callable[[Path], pa.Schema]
-    batches: Callable[[Path, pa.Schema], Iterator[pa.RecordBatch]]
+def _open_spans(
+    files: list[Path], forms: list[Form | None], preset: str | None, rows: RowsOf, separator: str | None
+) -> Traces:
+    tables = [str(file) for file, form in zip(files, forms, strict=True) if not isinstance(form, SpanForm)]
+    if tables:
+        raise OptionError(f"{', '.join(tables)}: one row a trace, where other files have spans. Read them apart.")
+    if separator:
+        raise OptionError(f"separator: {separator!r} is for files with one row a trace. Leave it out.")
+    sources = [Source(file, form) for file, form in zip(files, forms, strict=True)]
+    return Traces(files, ROW_COLUMNS, sources, preset=preset, rows=rows)
 
 
 def _expand(name: str) -> list[Path]:
@@ -88,190 +132,14 @@ def _expand(name: str) -> list[Path]:
     return files
 
 
-def _reader(file: Path) -> Format:
-    if file.suffix.lower() not in FORMATS:
-        raise OptionError(f"input {str(file)!r}: the ending {file.suffix!r} is unknown. Allowed: {', '.join(FORMATS)}.")
-    return FORMATS[file.suffix.lower()]
-
-
-def _conform(file: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the columns of the schema, nulls where it has none."""
-    names = set(batch.schema.names)
-    with _told(file):
-        arrays = [
-            batch[field.name].cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
-            for field in schema
-        ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _parquet_schema(file: Path) -> pa.Schema:
-    with _told(file), pa.parquet.ParquetFile(file) as parquet:
-        return parquet.schema_arrow
-
-
-def _parquet_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _told(file), pa.parquet.ParquetFile(file) as parquet:
-        yield from parquet.iter_batches(ROWS_AT_ONCE)
-
-
-def _arrow_schema(file: Path) -> pa.Schema:
-    with _told(file), _open_arrow(file) as reader:
-        return reader.schema
-
-
-def _arrow_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _told(file), _open_arrow(file) as reader:
-        is_stream = isinstance(reader, pa.RecordBatchStreamReader)
-        for batch in reader if is_stream else map(reader.get_batch, range(reader.num_record_batches)):
-            yield from (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
-
-
-def _open_arrow(file: Path) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
-    try:
-        return pa.ipc.open_file(pa.memory_map(str(file)))
-    except pa.ArrowInvalid:
-        return pa.ipc.open_stream(pa.memory_map(str(file)))
-
-
-def _csv_schema(file: Path) -> pa.Schema:
-    with _told(file), _open_csv(file, {}) as reader:
-        return pa.schema([(name, pa.string()) for name in reader.schema.names])
-
-
-def _csv_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
-    texts = _csv_schema(file)
-    with _told(file), _open_csv(file, {name: pa.string() for name in texts.names}) as reader:
-        for batch in reader:
-            yield from (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
-
-
-def _open_csv(file: Path, types: Mapping[str, pa.DataType]) -> pa.csv.CSVStreamingReader:
-    return pa.csv.open_csv(
-        file,
-        read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=types),
-    )
-
-
-def _json_schema(file: Path) -> pa.Schema:
-    """Return the columns of a JSON file; one whose values are of several kinds holds them as JSON, and is marked so."""
-    kinds: dict[str, pa.DataType | None] = {}
-    for rows in _json_rows(file):
-        for name in dict.fromkeys(chain.from_iterable(rows)):
-            kinds[name] = _common(kinds.get(name, pa.null()), _infer([row.get(name) for row in rows]))
-    return pa.schema(
-        pa.field(name, pa.string(), metadata=MIXED) if kind is None else (name, kind) for name, kind in kinds.items()
-    )
-
-
-def _json_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for rows in _json_rows(file):
-        with _told(file):
-            arrays = [_json_array([row.get(field.name) for row in rows], field) for field in schema]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _json_rows(file: Path) -> Iterator[list[dict[str, Any]]]:
-    with file.open("rb") as opened:
-        rows = _parse_rows(file, opened)
+def _pivoted(traces: Traces) -> Generator[pa.RecordBatch, None, None]:
+    with closing(pivot(_spans(traces.sources), traces.rows, traces.unused)) as rows:
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
-            yield chunk
+            yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema)
 
 
-def _parse_rows(file: Path, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of JSON Lines, or of one JSON array."""
-    is_first = True
-    for number, line in enumerate(lines, start=1):
-        if not line.removeprefix(BOM).strip():
-            continue
-        if is_first and line.removeprefix(BOM).lstrip().startswith(b"["):
-            yield from _parse_array(file, b"".join([line, *lines]))
-        else:
-            yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
-        is_first = False
-
-
-def _parse_array(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
-    for position, row in enumerate(_loads(file, "the array", text)):
-        yield _object(file, f"item {position}", row)
-
-
-def _loads(file: Path, place: str, text: bytes) -> Any:
-    try:
-        value = json.loads(text.removeprefix(BOM))
-        return scrub(value) if SURROGATE.search(text) else value
-    except (ValueError, RecursionError) as error:
-        raise FormatError(
-            f"{file}, {place}: no JSON: {error}. One object a line, or one array, is expected."
-        ) from error
-
-
-def _object(file: Path, place: str, row: object) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise FormatError(f"{file}, {place}: found a {type(row).__name__} where an object (a row) is expected.")
-    return row
-
-
-def _infer(values: list[Any]) -> pa.DataType | None:
-    """Return the type that all values have; None if there is none."""
-    try:
-        kind = pa.array(values).type
-    except (pa.ArrowException, OverflowError):
-        return None
-    return None if "struct<>" in str(kind) else kind
-
-
-def _common(left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType | None:
-    if left is None or right is None:
-        return None
-    try:
-        schemas = [pa.schema([("", kind)]) for kind in (left, right)]
-        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except pa.ArrowTypeError:
-        return None
-
-
-def _json_array(values: list[Any], field: pa.Field) -> pa.Array:
-    if is_mixed(field):
-        values = [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
-    return pa.array(values, field.type)
-
-
-def is_mixed(field: pa.Field) -> bool:
-    """Return whether a column holds values of several kinds, as JSON."""
-    return (field.metadata or {}).items() >= MIXED.items()
-
-
-def parse_mixed(texts: pa.StringArray) -> list[Any]:
-    """Return the values of a column that holds them as JSON; a text of another file's, which is no JSON, as it is."""
-    return [None if text is None else _parsed(text) for text in texts.to_pylist()]
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-@contextmanager
-def _told(file: Path) -> Iterator[None]:
-    """Name the file in what Arrow says of it; what the system says names it already."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise FormatError(f"{file} can't be read as {file.suffix}: {error}") from error
-
-
-FORMATS = {
-    ".parquet": Format(_parquet_schema, _parquet_batches),
-    ".arrow": Format(_arrow_schema, _arrow_batches),
-    ".feather": Format(_arrow_schema, _arrow_batches),
-    ".jsonl": Format(_json_schema, _json_batches),
-    ".json": Format(_json_schema, _json_batches),
-    ".csv": Format(_csv_schema, _csv_batches),
-}
+def _spans(sources: Sequence[Source]) -> Iterator[tuple[str, Span]]:
+    for source in sources:
+        with closing(format_of(source.file).rows(source.file)) as rows:
+            for span in read_spans(source.file, rows, cast("SpanForm", source.form)):
+                yield str(source.file), span

@@ -1,0 +1,297 @@
+"""Files of each format as record batches, or as rows: Parquet, Arrow, JSON Lines, JSON and CSV, in bounded memory."""
+
+import json
+import re
+from codecs import BOM_UTF8 as BOM
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.parquet
+
+from rag_descriptors.errors import FormatError, OptionError
+from rag_descriptors.traces.contexts import scrub
+
+__all__ = [
+    "CSV",
+    "FORMATS",
+    "JSON",
+    "MIXED",
+    "ROWS_AT_ONCE",
+    "as_mixed",
+    "format_of",
+    "is_mixed",
+    "keys_agree",
+    "parse_mixed",
+    "told",
+]
+
+ROWS_AT_ONCE = 4096
+CSV_BLOCK_BYTES = 32 * 1024 * 1024
+MIXED = {b"holds": b"json"}
+Rows = Generator[dict[str, Any], None, None]
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How files of one ending are read: their columns; their rows in these columns; their rows as Python objects."""
+
+    schema: Callable[[Path], pa.Schema]
+    batches: Callable[[Path, pa.Schema], Iterator[pa.RecordBatch]]
+    rows: Callable[[Path], Rows]
+
+
+def format_of(file: Path) -> Format:
+    """Return how a file is read.
+
+    Raises:
+        OptionError: Its ending is unknown.
+    """
+    if file.suffix.lower() not in FORMATS:
+        raise OptionError(f"input {str(file)!r}: the ending {file.suffix!r} is unknown. Allowed: {', '.join(FORMATS)}.")
+    return FORMATS[file.suffix.lower()]
+
+
+def _table_rows(batches: Callable[[Path, pa.Schema], Iterator[pa.RecordBatch]], file: Path) -> Rows:
+    for batch in batches(file, pa.schema([])):
+        for name in batch.schema.names:
+            first, *others = (batch.column(place) for place in batch.schema.get_all_field_indices(name))
+            if not all(first.equals(other) for other in others):  # an index may have been written beside its column
+                raise FormatError(f"{file}: two columns are called {name!r} and differ. Rename or drop one.")
+        with told(file):
+            rows = batch.to_pylist(maps_as_pydicts="lossy")
+        yield from rows
+
+
+def _parquet_schema(file: Path) -> pa.Schema:
+    with told(file), pa.parquet.ParquetFile(file) as parquet:
+        return parquet.schema_arrow
+
+
+def _parquet_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with told(file), pa.parquet.ParquetFile(file) as parquet:
+        yield from parquet.iter_batches(ROWS_AT_ONCE)
+
+
+def _arrow_schema(file: Path) -> pa.Schema:
+    with told(file), _open_arrow(file) as reader:
+        return reader.schema
+
+
+def _arrow_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with told(file), _open_arrow(file) as reader:
+        is_stream = isinstance(reader, pa.RecordBatchStreamReader)
+        for batch in reader if is_stream else map(reader.get_batch, range(reader.num_record_batches)):
+            yield from (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
+
+
+def _open_arrow(file: Path) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
+    try:
+        return pa.ipc.open_file(pa.memory_map(str(file)))
+    except pa.ArrowInvalid:
+        return pa.ipc.open_stream(pa.memory_map(str(file)))
+
+
+def _csv_schema(file: Path) -> pa.Schema:
+    with told(file), _open_csv(file, {}) as reader:
+        return pa.schema([(name, pa.string()) for name in reader.schema.names])
+
+
+def _csv_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
+    texts = _csv_schema(file)
+    with told(file), _open_csv(file, {name: pa.string() for name in texts.names}) as reader:
+        last = texts.names[-1]
+        for batch in reader:
+            last = batch[-1][-1].as_py() if batch.num_rows else last
+            yield from (batch.slice(start, ROWS_AT_ONCE) for start in range(0, batch.num_rows, ROWS_AT_ONCE))
+    if _is_left_open(file, last):
+        raise FormatError(
+            f"{file}, the last row: a quote opens a cell of {len(last)} characters and is never closed. "
+            "Close it, or double the quotes inside of cells."
+        )
+
+
+def _is_left_open(file: Path, last: str) -> bool:
+    """Return whether the file ends inside of quotes: with a quote that opens a cell, and all of the last cell."""
+    tail = b'"' + last.replace('"', '""').encode()
+    with file.open("rb") as opened:
+        opened.seek(max(file.stat().st_size - len(tail) - 1, 0))
+        before, found = opened.read(1), opened.read()
+    return found == tail and before in b",\r\n"
+
+
+def _open_csv(file: Path, types: Mapping[str, pa.DataType]) -> pa.csv.CSVStreamingReader:
+    return pa.csv.open_csv(
+        file,
+        read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa.csv.ConvertOptions(column_types=types),
+    )
+
+
+def _json_schema(file: Path) -> pa.Schema:
+    """Return the columns of a JSON file; one whose values are of several kinds holds them as JSON, and is marked so."""
+    kinds: dict[str, pa.DataType | None] = {}
+    for rows in _json_chunks(file):
+        for name in dict.fromkeys(chain.from_iterable(rows)):
+            kinds[name] = _common(kinds.get(name, pa.null()), _infer([row.get(name) for row in rows]))
+    return pa.schema(
+        pa.field(name, pa.string(), metadata=MIXED) if kind is None else (name, kind) for name, kind in kinds.items()
+    )
+
+
+def _json_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for rows in _json_chunks(file):
+        with told(file):
+            arrays = [_json_array([row.get(field.name) for row in rows], field) for field in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _json_rows(file: Path) -> Rows:
+    with file.open("rb") as opened:
+        yield from _parse_rows(file, opened)
+
+
+def _json_chunks(file: Path) -> Iterator[list[dict[str, Any]]]:
+    with closing(_json_rows(file)) as rows:
+        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+            yield chunk
+
+
+def _parse_rows(file: Path, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of JSON Lines, or of one JSON array, or the one object that a `.json` file may be."""
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.removeprefix(BOM).strip())
+    for number, line in islice(numbered, 1):
+        start = line.removeprefix(BOM).strip()
+        if start.startswith(b"["):
+            yield from _parse_array(file, b"".join([line, *lines]))
+        elif file.suffix.lower() == ".json" and start.startswith(b"{") and not start.endswith(b"}"):
+            yield _object(file, "the object", _loads(file, "the object", b"".join([line, *lines])))
+        else:
+            yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
+    for number, line in numbered:
+        yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
+
+
+def _parse_array(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
+    for position, row in enumerate(_loads(file, "the array", text)):
+        yield _object(file, f"item {position}", row)
+
+
+def _loads(file: Path, place: str, text: bytes) -> Any:
+    try:
+        value = json.loads(text.removeprefix(BOM))
+        return scrub(value) if SURROGATE.search(text) else value
+    except (ValueError, RecursionError) as error:
+        raise FormatError(
+            f"{file}, {place}: no JSON: {error}. One object a line, or one array, is expected."
+        ) from error
+
+
+def _object(file: Path, place: str, row: object) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise FormatError(f"{file}, {place}: found a {type(row).__name__} where an object (a row) is expected.")
+    return row
+
+
+def _infer(values: list[Any]) -> pa.DataType | None:
+    """Return the type that all values have; None if there is none, or if it would give objects keys they don't have."""
+    try:
+        kind = pa.array(values).type
+    except (pa.ArrowException, OverflowError):
+        return None
+    if "struct<" not in str(kind):
+        return kind
+    return kind if "struct<>" not in str(kind) and all(_has_keys(value, kind) for value in values) else None
+
+
+def _has_keys(value: Any, kind: pa.DataType) -> bool:
+    """Return whether all objects in a value have the keys that the type has."""
+    if value is None:
+        return True
+    if pa.types.is_list(kind):
+        return all(_has_keys(item, kind.value_type) for item in value)
+    if pa.types.is_struct(kind):
+        return len(value) == kind.num_fields and all(_has_keys(value[field.name], field.type) for field in kind)
+    return True
+
+
+def _common(left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType | None:
+    if left is None or right is None or not keys_agree(left, right):
+        return None
+    try:
+        schemas = [pa.schema([("", kind)]) for kind in (left, right)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowTypeError:
+        return None
+
+
+def keys_agree(left: pa.DataType, right: pa.DataType) -> bool:
+    """Return whether objects of two types have the same keys, at every depth where both have objects."""
+    if pa.types.is_list(left) and pa.types.is_list(right):
+        return keys_agree(left.value_type, right.value_type)
+    if pa.types.is_struct(left) and pa.types.is_struct(right):
+        fields = {field.name: field.type for field in right}
+        names = {field.name for field in left}
+        return names == fields.keys() and all(keys_agree(field.type, fields[field.name]) for field in left)
+    return True
+
+
+def _json_array(values: list[Any], field: pa.Field) -> pa.Array:
+    return as_mixed(values) if is_mixed(field) else pa.array(values, field.type)
+
+
+def as_mixed(values: Iterable[Any]) -> pa.StringArray:
+    """Return values of several kinds as a column of JSON."""
+    texts = [None if value is None else json.dumps(value, ensure_ascii=False, default=str) for value in values]
+    return pa.array(texts, pa.string())
+
+
+def is_mixed(field: pa.Field) -> bool:
+    """Return whether a column holds values of several kinds, as JSON."""
+    return (field.metadata or {}).items() >= MIXED.items()
+
+
+def parse_mixed(texts: pa.StringArray) -> list[Any]:
+    """Return the values of a column that holds them as JSON; a text of another file's, which is no JSON, as it is."""
+    return [None if text is None else _parsed(text) for text in texts.to_pylist()]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@contextmanager
+def told(file: Path) -> Iterator[None]:
+    """Name the file in what Arrow says of it; what the system says names it already."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise FormatError(f"{file} can't be read as {file.suffix}: {error}") from error
+
+
+PARQUET = Format(_parquet_schema, _parquet_batches, partial(_table_rows, _parquet_batches))
+ARROW = Format(_arrow_schema, _arrow_batches, partial(_table_rows, _arrow_batches))
+JSON = Format(_json_schema, _json_batches, _json_rows)
+CSV = Format(_csv_schema, _csv_batches, partial(_table_rows, _csv_batches))
+FORMATS = {
+    ".parquet": PARQUET,
+    ".arrow": ARROW,
+    ".feather": ARROW,
+    ".jsonl": JSON,
+    ".json": JSON,
+    ".csv": CSV,
+}

@@ -1,0 +1,178 @@
+"""Files with one row a trace: columns take our names, and all files together have one schema."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, combinations, starmap
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rag_descriptors.errors import FormatError, OptionError
+from rag_descriptors.options import together
+from rag_descriptors.traces.columns import CONTEXTS, TEXT, is_settled, to_column
+from rag_descriptors.traces.contexts import parse_contexts
+from rag_descriptors.traces.formats import (
+    CSV,
+    JSON,
+    MIXED,
+    as_mixed,
+    format_of,
+    is_mixed,
+    keys_agree,
+    parse_mixed,
+    told,
+)
+from rag_descriptors.traces.presets import KNOWN_COLUMNS, Form, RowForm, find_column
+
+__all__ = ["Cells", "Source", "list_cells", "named", "read_tables", "unified"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, the form it has, and our names → the names that these columns have there."""
+
+    file: Path
+    form: Form | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A column whose cells are read with the file: as it stands in the files, as it becomes, and how a cell is read."""
+
+    found: pa.Field
+    kind: pa.DataType
+    read: Callable[[object], Any]
+
+
+def named(file: Path, form: Form | None, columns: Sequence[str]) -> Source:
+    """Return which columns of a file take which of our names.
+
+    Raises:
+        OptionError: A name would be there twice.
+    """
+    if not isinstance(form, RowForm):
+        return Source(file, form)
+    found = {ours: [name for name in theirs if name in columns] for ours, theirs in form.columns.items()}
+    names = {ours: theirs[0] for ours, theirs in found.items() if theirs}
+    together(
+        f"{file}: the columns {names[ours]!r} and {ours!r} both would be {ours!r}. Rename or drop one of them."
+        for ours in names
+        if ours in columns and ours not in names.values()
+    )
+    return Source(file, form, names)
+
+
+def unified(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of all files, by our names; objects of JSON files that differ in their keys stay JSON.
+
+    Raises:
+        FormatError: Columns of one name are of types that don't go together.
+    """
+    schemas = [_renamed(source, schema) for source, schema in zip(sources, schemas, strict=True)]
+    mixed = {item.name for schema in schemas for item in schema if is_mixed(item)}
+    if any(format_of(source.file) is JSON for source in sources):
+        mixed |= _with_other_keys(schemas)
+    settled = [
+        pa.schema([pa.field(item.name, TEXT, metadata=MIXED) if item.name in mixed else item for item in schema])
+        for schema in schemas
+    ]
+    try:
+        schema = pa.unify_schemas(settled, promote_options="permissive")
+    except pa.ArrowException as error:
+        files = ", ".join(str(source.file) for source in sources)
+        raise FormatError(f"the columns of {files} don't go together: {error}") from error
+    return pa.schema([item.with_nullable(True) for item in schema])
+
+
+def _renamed(source: Source, schema: pa.Schema) -> pa.Schema:
+    ours = {theirs: name for name, theirs in source.names.items()}
+    return pa.schema([item.with_name(ours.get(item.name, item.name)) for item in schema])
+
+
+def _with_other_keys(schemas: Sequence[pa.Schema]) -> set[str]:
+    """Return the columns whose objects have other keys in one file than in another."""
+    kinds: dict[str, set[pa.DataType]] = {}
+    for item in chain.from_iterable(schemas):
+        kinds.setdefault(item.name, set()).add(item.type)
+    return {name for name, found in kinds.items() if not all(starmap(keys_agree, combinations(found, 2)))}
+
+
+def list_cells(sources: Sequence[Source], schema: pa.Schema, separator: str | None) -> dict[str, Cells]:
+    """Return, by our names, the columns whose cells are lists of a kind that only the preset or the caller can tell.
+
+    Raises:
+        OptionError: A separator was given, and no column of contexts is known.
+    """
+    forms = [(source, source.form) for source in sources if isinstance(source.form, RowForm)]
+    lists = {ours for source, form in forms for ours, theirs in source.names.items() if theirs in form.lists}
+    cells = {ours: Cells(schema.field(ours), TEXT, _joined) for ours in lists}
+    default = next((form.separator for source, form in forms if format_of(source.file) is CSV), None)
+    between = (default if separator is None else separator) or ""
+    columns = ["contexts", "reference_contexts"] if forms else [find_column("contexts", schema.names)]
+    if separator and not set(columns) & set(schema.names):
+        raise OptionError(
+            f"separator: {separator!r} needs a column of contexts. "
+            f"Known names are {', '.join(KNOWN_COLUMNS['contexts'])}."
+        )
+    texts = [schema.field(name) for name in columns if between and name in schema.names]
+    split = {
+        item.name: Cells(item, CONTEXTS, partial(_split, between)) for item in texts if is_settled(item.type, TEXT)
+    }
+    return cells | split
+
+
+def _joined(cell: object) -> str | None:
+    return "\n".join(filter(None, parse_contexts(cell) or [])) or None
+
+
+def _split(separator: str, cell: object) -> list[str | None] | None:
+    """Return the contexts of a cell, those of one plain text as they stand between separators."""
+    texts = parse_contexts(cell)
+    if texts != [cell] or not isinstance(cell, str):
+        return texts
+    return [text if text.strip() else None for text in cell.split(separator)]
+
+
+def read_tables(
+    sources: Sequence[Source], schema: pa.Schema, cells: Mapping[str, Cells]
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of all files in batches that have the columns of the schema."""
+    found = pa.schema([cells[item.name].found if item.name in cells else item for item in schema])
+    first = 0
+    for source in sources:
+        theirs = pa.schema([item.with_name(source.names.get(item.name, item.name)) for item in found])
+        for batch in format_of(source.file).batches(source.file, theirs):
+            conformed = _conform(source.file, batch, theirs, found)
+            yield _with_cells(conformed, schema, cells, first)
+            first += batch.num_rows
+
+
+def _conform(file: Path, batch: pa.RecordBatch, theirs: pa.Schema, found: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a file as all files have them: nulls where it has none."""
+    names = set(batch.schema.names)
+    with told(file):
+        arrays = [
+            _cast(batch[item.name], item) if item.name in names else pa.nulls(batch.num_rows, item.type)
+            for item in theirs
+        ]
+    return pa.RecordBatch.from_arrays(arrays, schema=found)
+
+
+def _cast(array: pa.Array, wanted: pa.Field) -> pa.Array:
+    if is_mixed(wanted) and not pa.types.is_string(array.type):
+        return as_mixed(array.to_pylist())
+    return array.cast(wanted.type)
+
+
+def _with_cells(batch: pa.RecordBatch, schema: pa.Schema, cells: Mapping[str, Cells], first: int) -> pa.RecordBatch:
+    def read(item: pa.Field, array: pa.Array) -> pa.Array:
+        if item.name not in cells:
+            return array
+        values = parse_mixed(array) if is_mixed(cells[item.name].found) else array.to_pylist()
+        return to_column(values, item, lambda place: f"row {first + place}", cells[item.name].read)
+
+    arrays = [read(item, array) for item, array in zip(schema, batch.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
