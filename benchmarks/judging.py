@@ -53,28 +53,29 @@ class Judged:
 
 def main() -> None:
     arguments = options(__doc__, SIZES)
-    judge = partial(run_client, answer_s=arguments.answer_ms / 1000)
+    serve = partial(JudgeServer, VERDICT, delay_s=arguments.answer_ms / 1000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        counts = prepare(judge, arguments.pairs, folder)
-        runs = in_turn(clients(judge, folder), arguments.rounds)
+        counts = prepare(serve, arguments.pairs, folder)
+        runs = in_turn(clients(serve, folder), arguments.rounds)
     differing = {name: run.calls for name, found in runs.items() for run in found if run.calls != arguments.pairs}
     if differing:
         sys.exit(f"{arguments.pairs} pairs are not as many calls: {differing}")
     figures, lines = compare(runs, f"{arguments.pairs} pairs judged, an answer in {arguments.answer_ms} ms")
-    lines += [Line(what=f"calls for {case}", ours=str(calls)) for case, calls in counts.items()]
+    lines += [Line(what=f"calls for {what}", ours=str(calls)) for what, calls in counts.items()]
     most = {name: max(run.most_in_flight for run in found) for name, found in runs.items()}
     report("judging", arguments, runs=figures, lines=lines, most_in_flight=most)
 
 
-def prepare(judge: Callable[..., Judged], pairs: int, folder: Path) -> dict[str, int]:
+def prepare(serve: Callable[[], JudgeServer], pairs: int, folder: Path) -> dict[str, int]:
     """Write the table and the bodies that both clients send; return the calls for repeated pairs and repeated runs."""
     table = pairs_table(pairs)
     table.to_parquet(folder / "pairs.parquet")
     twice = folder / "twice.parquet"
     pd.concat([table, table.iloc[WARM_UP:]]).to_parquet(twice)
     arguments = ("judge_with_ours.py", str(twice), str(folder / "twice.sqlite"), str(max(CONCURRENCIES)))
-    first, second = judge(*arguments), judge(*arguments)
+    with serve() as server:
+        first, second = run_client(server, *arguments), run_client(server, *arguments)
     (folder / "bodies.json").write_text(json.dumps(first.bodies))
     return {f"{pairs} pairs that all stand twice": first.calls, "the same once more": len(second.bodies)}
 
@@ -88,16 +89,17 @@ def pairs_table(pairs: int) -> pd.DataFrame:
     return pd.concat([rows.head(WARM_UP), measured]).groupby("question", sort=False, as_index=False).agg(list)
 
 
-def clients(judge: Callable[..., Judged], folder: Path) -> dict[str, Callable[[], Judged]]:
+def clients(serve: Callable[[], JudgeServer], folder: Path) -> dict[str, Callable[[], Judged]]:
     """Return both clients at each concurrency."""
 
     def ours(concurrency: int) -> Judged:
-        with tempfile.TemporaryDirectory(dir=folder) as empty:
+        with serve() as server, tempfile.TemporaryDirectory(dir=folder) as empty:
             table, cache = str(folder / "pairs.parquet"), str(Path(empty) / "verdicts.sqlite")
-            return judge("judge_with_ours.py", table, cache, str(concurrency))
+            return run_client(server, "judge_with_ours.py", table, cache, str(concurrency))
 
     def litellm(concurrency: int) -> Judged:
-        return judge("judge_with_litellm.py", str(folder / "bodies.json"), str(concurrency))
+        with serve() as server:
+            return run_client(server, "judge_with_litellm.py", str(folder / "bodies.json"), str(concurrency))
 
     ways = zip(CLIENTS, (ours, litellm), strict=True)
     return {case(name, size): partial(way, size) for size, (name, way) in product(CONCURRENCIES, ways)}
@@ -107,14 +109,14 @@ def case(client: str, concurrency: int) -> str:
     return f"{client}, {concurrency} at once"
 
 
-def run_client(worker: str, *arguments: str, answer_s: float) -> Judged:
-    """Run a client to its end against a server in this process."""
-    with JudgeServer(VERDICT, delay_s=answer_s) as server:
-        command = [sys.executable, str(WORKERS / worker), server.url, *arguments]
-        done = subprocess.run(command, check=False, text=True, capture_output=True)
+def run_client(server: JudgeServer, worker: str, *arguments: str) -> Judged:
+    """Run a client to its end against a server."""
+    before = len(server.requests)
+    command = [sys.executable, str(WORKERS / worker), server.url, *arguments]
+    done = subprocess.run(command, check=False, text=True, capture_output=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-    bodies = [request.body for request in server.requests]
+    bodies = [request.body for request in server.requests[before:]]
     return Judged(**json.loads(done.stdout.splitlines()[-1]), bodies=bodies, most_in_flight=server.max_in_flight)
 
 
