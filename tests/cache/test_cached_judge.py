@@ -1,0 +1,118 @@
+import pytest
+
+from rag_descriptors import Cache, Completion, JudgeError, Usage
+from rag_descriptors.cache.cached import CachedJudge, JudgeMeter, UnusedJudge
+from rag_descriptors.errors import CacheWarning
+from rag_descriptors.models.calls import JudgeSession, Limits
+from rag_descriptors.models.judge import Prompt, verdicts
+from rag_descriptors.progress import Progress
+from rag_descriptors.testing import FakeJudge
+
+
+@pytest.fixture
+def store(tmp_path):
+    cache = Cache(tmp_path / "cache")
+    yield cache
+    cache.close()
+
+
+def prompts(*texts, **fields):
+    return [Prompt(**{"system": "s", "user": text, "schema": {}, "read": dict, **fields}) for text in texts]
+
+
+def cached(judge, store, meter=None):
+    session = JudgeSession(judge, Limits(max_concurrency=1))
+    return CachedJudge(session, store, meter or JudgeMeter(), Progress("prompts", show=False))
+
+
+def values(asker, *texts, **fields):
+    return [verdict.value for verdict in verdicts(asker, prompts(*texts, **fields))]
+
+
+def test_an_answer_is_asked_for_once_ever(store):
+    judge, meter = FakeJudge(lambda prompt: {"a": prompt.user}), JudgeMeter()
+    asker = cached(judge, store, meter)
+    assert asker.identity() == {"model": "fake"}
+    assert values(asker, "x", "y") == [{"a": "x"}, {"a": "y"}]
+    assert values(asker, "y", "z") == [{"a": "y"}, {"a": "z"}]
+    assert [prompt.user for prompt in judge.prompts] == ["x", "y", "z"]
+    assert (meter.prompts, meter.cached, meter.calls) == (3, 0, 3)
+    later = JudgeMeter()
+    assert values(cached(judge, store, later), "z", "x") == [{"a": "z"}, {"a": "x"}]
+    assert (later.prompts, later.cached, later.calls, len(judge.prompts)) == (2, 2, 0, 3)
+
+
+@pytest.mark.parametrize("fields", [{"system": "t"}, {"schema": {"type": "object"}}, {"sample": 1}])
+def test_what_changes_the_answer_changes_the_key(store, fields):
+    judge = FakeJudge([{"a": 1}])
+    values(cached(judge, store), "x")
+    values(cached(judge, store), "x", **fields)
+    assert len(judge.prompts) == 2
+
+
+def test_another_judge_is_asked_anew(store):
+    first, second = FakeJudge([{"a": 1}], "first"), FakeJudge([{"a": 2}], "second")
+    assert values(cached(first, store), "x") == [{"a": 1}]
+    assert values(cached(second, store), "x") == [{"a": 2}]
+
+
+@pytest.mark.parametrize(
+    "failing", ["prose", Completion("cut", failure="truncated"), JudgeError("no", status="refused")]
+)
+def test_failures_are_not_kept(store, failing):
+    judge, meter = FakeJudge([failing, failing, {"a": 1}]), JudgeMeter()
+    asked = [values(cached(judge, store, meter), "x") for _ in range(3)]
+    assert [{"a": 1}] in asked
+    assert meter.failures == {}
+    assert store.stats().entries == {"verdict": 1}
+
+
+def test_what_answers_cost_and_saved(store):
+    judge = FakeJudge([Completion('{"a": 1}', Usage(prompt_tokens=10, completion_tokens=2, cost=0.5))])
+    meter, later = JudgeMeter(), JudgeMeter()
+    values(cached(judge, store, meter), "x", "y")
+    values(cached(judge, store, later), "x", "x", "y")
+    values(cached(judge, store, later), "x")
+    assert (meter.prompt_tokens, meter.completion_tokens, meter.cost, meter.saved) == (20, 4, 1.0, None)
+    assert (later.prompt_tokens, later.completion_tokens, later.cost, later.saved) == (0, 0, None, 1.0)
+    assert later.prompts == later.cached == 2
+
+
+def test_failures_are_counted_once_each(store):
+    judge, meter = FakeJudge(["prose"]), JudgeMeter()
+    values(cached(judge, store, meter), "x", "y", "x")
+    assert (meter.failures, meter.prompts, meter.calls) == ({"unparseable": 2}, 2, 4)
+
+
+@pytest.mark.parametrize("entry", [b"", b"[]", b"{}", b'{"text": "{}", "other": 1}', b"\xff"])
+def test_a_damaged_entry_is_asked_for_again(store, entry):
+    judge = FakeJudge([{"a": 1}])
+    values(cached(judge, store), "x")
+    (key,) = (row[0] for row in store._connected().execute("SELECT key FROM answer"))
+    store.put("verdict", {key: entry})
+    with pytest.warns(CacheWarning, match="hold no answers"):
+        assert values(cached(judge, store), "x") == [{"a": 1}]
+    assert len(judge.prompts) == 2
+
+
+def test_answers_are_kept_as_they_come(store):
+    asking = cached(FakeJudge([{"a": 1}]), store).ask(prompts("x", "y", "z"))
+    assert [store.stats().entries["verdict"] for _ in asking] == [1, 2, 3]
+
+
+def test_texts_are_not_kept(store, tmp_path):
+    values(cached(FakeJudge([{"a": 1}]), store), "the secret question")
+    store.close()
+    assert all(b"secret question" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_an_unused_judge_says_what_it_would_take(store):
+    judge, meter = FakeJudge([{"a": 1}]), JudgeMeter()
+    values(cached(judge, store), "x")
+    session = UnusedJudge(JudgeSession(judge, Limits()))
+    asker = CachedJudge(session, store, meter, Progress("prompts", show=False))
+    for _ in range(2):
+        assert values(asker, "x", "yyyy", "é") == [{"a": 1}, None, None]
+    assert (meter.calls, meter.cached, meter.prompts, meter.failures) == (2, 1, 3, {})
+    assert meter.prompt_tokens == 2 + 1  # "s" and "yyyy" are 5 bytes, "s" and "é" 3: a quarter each, rounded up
+    assert len(judge.prompts) == 1
