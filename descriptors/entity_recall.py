@@ -68,8 +68,8 @@ class ContextEntityRecall:
         >>> from rag_descriptors import ContextEntityRecall, add_descriptors
         >>> traces = pd.DataFrame(
         ...     {
-        ...         "reference": ["Goethe wrote Faust in Weimar."],
-        ...         "contexts": [["Faust is a play by Goethe.", "He lived in Frankfurt."]],
+        ...         "reference": ["Marie Curie, born in Warsaw, studied at the University of Paris."],
+        ...         "contexts": [["The University of Paris taught Marie Curie from 1891.", "Bread."]],
         ...     }
         ... )
         >>> recall = ContextEntityRecall("reference", "contexts", "spacy", alias="recall", output_entities=True)
@@ -77,7 +77,7 @@ class ContextEntityRecall:
         >>> scored["recall"].round(2).tolist()
         [0.67]
         >>> scored["recall entities"][0]["missing"]
-        ['Weimar']
+        ['Warsaw']
     """
 
     reference: str
@@ -172,15 +172,14 @@ class ContextEntityRecall:
     def _rows(self, references: list[str | None], contexts: list[list[str] | None]) -> "list[Row]":
         """References are read first: what contexts hold matters only where there is something to be found."""
         rows = list(zip(references, contexts, strict=True))
-        sought = self._entities(ref for ref, texts in rows if ref is not None and texts is not None)
-        units = [self._units(texts) if _has_any(sought.get(ref)) else [] for ref, texts in rows]
+        said = self._entities(ref for ref, texts in rows if ref is not None and texts is not None)
+        sought = [None if ref is None else said.get(ref) for ref in references]
+        units = [self._units(texts) if _has_any(found) else [] for found, texts in zip(sought, contexts, strict=True)]
         held = self._held(chain.from_iterable(units))
-        return [
-            _row(ref, texts, sought.get(ref), [held[unit] for unit in read])
-            for (ref, texts), read in zip(rows, units, strict=True)
-        ]
+        read = [[held[unit] for unit in row] for row in units]
+        return list(map(_row, references, contexts, sought, read))
 
-    def _entities(self, texts: Iterable[str | None]) -> "dict[str | None, Held]":
+    def _entities(self, texts: Iterable[str]) -> dict[str, Held]:
         """Return the entities of each distinct text by key, or the status of its failure."""
         distinct, matcher = list(dict.fromkeys(texts)), self._matcher
         answers = self._extractor.extract(distinct) if distinct else []
@@ -197,9 +196,9 @@ class ContextEntityRecall:
 
     def _units(self, texts: list[str] | None) -> list[str]:
         """Return what is read at once: each context, or all of a row as one text, whatever their order and doubles."""
-        distinct = sorted(set(texts or ()))
+        distinct = list(dict.fromkeys(texts or ()))
         joins = self.matching != MENTIONS and getattr(self._extractor, "joins_contexts", False)
-        return [BETWEEN.join(distinct)] if joins and distinct else distinct
+        return [BETWEEN.join(sorted(distinct))] if joins and distinct else distinct
 
     @property
     def _extractor(self) -> EntityExtractor:
@@ -268,7 +267,7 @@ def _listed(held: list[Held]) -> list[str] | None:
     for said in held:
         if not isinstance(said, dict):
             return None
-        forms = {**said, **forms}
+        forms |= {key: form for key, form in said.items() if key not in forms}
     return list(forms.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from rag_descriptors.errors import OptionError, ScoringError
 
-__all__ = ["KEYS", "MENTIONS", "Key", "Matcher", "Mentions", "exact", "normalized"]
+__all__ = ["KEYS", "Matcher", "Mentions", "exact", "normalized"]
 
 Key = Callable[[str], Hashable]
 MENTIONS = "mentions"
