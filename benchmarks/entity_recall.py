@@ -39,9 +39,10 @@ class Words:
         return [Entities(tuple(re.findall(r"\w+", text))) for text in texts]
 
 
+DEFAULT = "names (the default)"
 FINDERS = {find: SpacyExtractor(find=find) for find in ("names", "labels")}
 SETUPS: Mapping[str, tuple[Any, str]] = {
-    "names (the default)": (FINDERS["names"], "normalized"),
+    DEFAULT: (FINDERS["names"], "normalized"),
     "names, exact": (FINDERS["names"], "exact"),
     "names, mentions": (FINDERS["names"], "mentions"),
     "labels": (FINDERS["labels"], "normalized"),
@@ -70,7 +71,11 @@ def main() -> None:
         "entity_recall",
         arguments,
         runs={f"mean error, {name}": [figures["error"]] for name, figures in parts["reported"].items()},
-        lines=[*map(recall_line, parts["reported"].items()), *map(found_line, found.items())],
+        lines=[
+            *(recall_line(name, figures) for name, figures in parts["reported"].items()),
+            recall_line(f"{DEFAULT}, all {len(rows)} rows", parts["all"][DEFAULT]),
+            *(found_line(name, figures) for name, figures in found.items()),
+        ],
         parts=parts,
         found=found,
         rows={part: len(rows[at]) for part, at in PARTS.items()},
@@ -109,16 +114,14 @@ def forms(entities: Iterable[str]) -> set[str]:
     return {DETERMINER.sub("", str(key)) for key in keys}
 
 
-def recall_line(item: tuple[str, Mapping[str, float]]) -> Line:
-    name, figures = item
+def recall_line(name: str, figures: Mapping[str, float]) -> Line:
     return Line(
         what=f"entity recall, {name}: mean error, rank correlation, coverage",
         ours=" / ".join(f"{figures[key]:.3f}" for key in ("error", "correlation", "coverage")),
     )
 
 
-def found_line(item: tuple[str, Mapping[str, float]]) -> Line:
-    name, figures = item
+def found_line(name: str, figures: Mapping[str, float]) -> Line:
     return Line(
         what=f"entities found, {name}: precision, recall, F1",
         ours=" / ".join(f"{figures[key]:.3f}" for key in ("precision", "recall", "f1")),
