@@ -17,7 +17,7 @@ from common import Line, data_folder, in_turn, options, ratio_line, ratios, repo
 from rag_descriptors import ContextEntityRecall, add_descriptors
 from rag_descriptors.models.find import find_pipeline
 
-SIZES = {"contexts": 400, "rounds": 3}
+SIZES = {"contexts": 300, "rounds": 3}
 CONTEXTS_A_ROW = 5
 COMPONENTS = ("tok2vec", "tagger", "attribute_ruler", "ner")
 REFERENCE = "Ada Lovelace met Charles Babbage in London."

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from rag_descriptors.base import MISSING_REFERENCE, NO_CONTEXTS, NO_REFERENCE_ENTITIES, NOT_SCORED, OK, to_batch
-from rag_descriptors.conditions import Condition
+from rag_descriptors.conditions import Condition, problems_of
 from rag_descriptors.errors import OptionError
 from rag_descriptors.longframe import LongFrame
 from rag_descriptors.matching import KEYS, MENTIONS, Key, Matcher, Mentions
@@ -107,12 +107,7 @@ class ContextEntityRecall:
         yield from flags(self, "output_entities", "output_status")
         if not isinstance(self.model, str) or not self.model.strip():
             yield f"model: {self.model!r} is not allowed. Give a name such as 'gpt-4o-mini'."
-        if not isinstance(self.tests, tuple | None):
-            yield f"tests: {self.tests!r} is no list. Give conditions in one, such as [gte(0.7)]."
-            return
-        for test in self.tests or ():
-            if not isinstance(test, Condition):
-                yield f"tests: {test!r} is no condition. Give those of rag_descriptors.conditions, such as gte(0.7)."
+        yield from problems_of(self.tests)
 
     def __repr__(self) -> str:
         return stable_repr(self)
@@ -150,8 +145,10 @@ class ContextEntityRecall:
         }
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
-        """Return this descriptor with its extractor wrapped."""
-        return replace(self, method=wrap(self._extractor), method_params=None)
+        """Return this descriptor with its extractor wrapped; one that has a `bind` of its own is bound instead."""
+        extractor = self._extractor
+        bind = getattr(extractor, "bind", None)
+        return replace(self, method=bind(wrap) if callable(bind) else wrap(extractor), method_params=None)
 
     def compute(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns for `columns`, row for row."""

@@ -92,19 +92,19 @@ def _column(field: pa.Field) -> Column:
 
 def _checks(field: pa.Field) -> list[Check]:
     low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
-    if field.type in (pa.float64(), pa.int64()):
-        return [Check.in_range(low, high)]
-    if field.type == pa.list_(pa.float64()):
-        return [_each_list(f"a list of numbers from {low} to {high}", lambda item: not (item < low or item > high))]
-    if field.type == pa.list_(pa.string()):
-        return [_each_list("a list of texts", lambda item: item is None or isinstance(item, str))]
-    if field.type == STATEMENTS:
-        return [_each_list("a list of statements", lambda item: isinstance(item, dict))]
-    if field.type == ENTITIES:
-        return [_each(f"a dict of lists of texts: {', '.join(ENTITIES.names)}", _is_entities)]
-    if field.type == pa.string():
-        return [_each("a text", lambda cell: isinstance(cell, str))]
-    return []
+    in_range = Check.in_range(low, high)
+    checks = {
+        pa.float64(): in_range,
+        pa.int64(): in_range,
+        pa.list_(pa.float64()): _each_list(
+            f"a list of numbers from {low} to {high}", lambda item: not (item < low or item > high)
+        ),
+        pa.list_(pa.string()): _each_list("a list of texts", lambda item: item is None or isinstance(item, str)),
+        STATEMENTS: _each_list("a list of statements", lambda item: isinstance(item, dict)),
+        ENTITIES: _each(f"a dict of lists of texts: {', '.join(ENTITIES.names)}", _is_entities),
+        pa.string(): _each("a text", lambda cell: isinstance(cell, str)),
+    }
+    return [checks[field.type]] if field.type in checks else []
 
 
 def _is_entities(cell: Any) -> bool:

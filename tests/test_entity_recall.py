@@ -1,6 +1,7 @@
 import inspect
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -270,6 +271,33 @@ def test_the_contexts_of_a_row_may_be_read_as_one_text(recall):
     assert scored["er"].tolist() == [0.5, 1.0, 0.0, 0.0]
     assert extractor.texts == ["a; c", "a", "a\n\nb", "b"]
     assert scores(recall(extractor, matching="mentions"), ("a", ["b", "a"])) == [1.0]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An extractor around another model, which alone is to be wrapped."""
+
+    model: Any
+
+    def identity(self):
+        return self.model.identity()
+
+    def extract(self, texts):
+        return self.model.extract(texts)
+
+    def bind(self, wrap):
+        return replace(self, model=wrap(self.model))
+
+
+def test_an_extractor_may_bind_what_it_is_made_of(recall, tmp_path):
+    descriptor = recall(Asking(Listed()))
+    bound = descriptor.bind(lambda model: (model, "wrapped"))
+    assert bound.method == Asking((Listed(), "wrapped"))
+    listed = Listed()
+    for _ in range(2):
+        assert scores(recall(Asking(listed)), ("a", ["a"])) == [1.0]
+        add_descriptors(table(("b", ["c"])), recall(Asking(listed)), cache=tmp_path / "cache")
+    assert listed.texts == ["a", "b", "c", "a"]
 
 
 def test_nothing_is_read_twice_with_a_cache(recall, tmp_path):

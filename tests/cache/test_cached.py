@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from rag_descriptors import Cache
-from rag_descriptors.cache.cached import FIRST_BLOCK, CachedEmbedder, CachedExtractor, TextMeter, digest
+from rag_descriptors.cache.cached import (
+    FIRST_BLOCK,
+    CachedEmbedder,
+    CachedExtractor,
+    TextMeter,
+    UnusedExtractor,
+    digest,
+)
 from rag_descriptors.errors import CacheWarning, ModelError
 from rag_descriptors.models.embedder import Embeddings
 from rag_descriptors.models.entities import Entities
@@ -323,3 +330,14 @@ def test_what_is_read_at_once_is_the_extractors_own(extracting):
     words.joins_contexts = True
     assert extracting(words).joins_contexts is True
     assert extracting(words).identity() == {"extractor": "words"}
+
+
+def test_an_unused_extractor_counts_and_reads_nothing(extracting, cache, meter):
+    words = Words()
+    extracting(words).extract(["a"])
+    unused = UnusedExtractor(words, cache, TextMeter(), Progress("texts", show=False))
+    for _ in range(2):
+        assert [said.failure for said in unused.extract(["a", "b", "c"])] == [None] * 3
+    assert words.texts == ["a"]
+    assert (unused._meter.distinct, unused._meter.encoded) == (3, 2)
+    unused._meter.close()
