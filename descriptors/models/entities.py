@@ -42,9 +42,9 @@ class Entities:
 class EntityExtractor(Protocol):
     """Texts in, entities out.
 
-    Where an extractor has a true attribute `joins_contexts`, it is given the distinct contexts of a row as one text. One
-    that stands on another model may have a method `bind(wrap)`, which returns it with that model wrapped: then a run
-    keeps the answers of that model, else those of the extractor.
+    Where an extractor has a true attribute `joins_contexts`, it is given the distinct contexts of a row as one text.
+    One that stands on another model may have a method `bind(wrap)`, which returns it with that model wrapped: a run
+    then keeps the answers of that model, else those of the extractor.
     """
 
     def identity(self) -> Mapping[str, Any]:
