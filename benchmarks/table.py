@@ -8,7 +8,18 @@ from typing import Any
 
 from common import BENCHMARKS, ROOT, Line, markdown
 
-ORDER = ("relevance_vs_evidently", "backends", "warm_run", "memory", "overhead", "judging", "agreement", "sentences")
+ORDER = (
+    "relevance_vs_evidently",
+    "backends",
+    "warm_run",
+    "memory",
+    "overhead",
+    "judging",
+    "agreement",
+    "sentences",
+    "entity_recall",
+    "entity_throughput",
+)
 START, END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
 
 

@@ -1,6 +1,6 @@
 """How a descriptor puts its questions to a judge."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 from rag_descriptors.base import PARTIAL, PairScores
 from rag_descriptors.errors import OptionError
 from rag_descriptors.models.calls import JudgeSession, Limits
-from rag_descriptors.models.judge import Asker, Judge, Verdict, verdicts
-from rag_descriptors.models.llm import LiteLLMJudge
-from rag_descriptors.models.prompts import RELEVANCE, Template
+from rag_descriptors.models.entities import Entities
+from rag_descriptors.models.judge import NOT_ASKED, Asker, Judge, Verdict, verdicts
+from rag_descriptors.models.llm import DEFAULT_MODEL, LiteLLMJudge
+from rag_descriptors.models.prompts import ENTITIES, RELEVANCE, Template
 from rag_descriptors.options import caught, mappings, together, unknown
 
-__all__ = ["JudgedRelevance", "Judging"]
+__all__ = ["JudgedEntities", "JudgedRelevance", "Judging"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +36,21 @@ class Judging:
     repeats: int = 1
 
     @classmethod
-    def from_params(cls, template: Template, params: Mapping[str, Any] | None = None) -> Self:
+    def from_params(
+        cls, template: Template, params: Mapping[str, Any] | None = None, *, model: str | None = None
+    ) -> Self:
         """Return what these options name: `judge`, or those of `LiteLLMJudge`; those of `Limits`; `prompt`, `repeats`.
+
+        Args:
+            template: What the judge is told where no `prompt` is given.
+            params: The options.
+            model: The judge's model, of a descriptor that has an argument for it.
 
         Raises:
             OptionError: Names or values are not allowed, or a `judge` is given together with its options.
         """
         together(mappings(method_params=params))
-        limits, judge, own = _sorted(params or {})
+        limits, judge, own = _sorted(_with_model(params or {}, model))
         problems = [*template.problems(own["prompt"])] if own["prompt"] is not None else []
         problems += caught(lambda: Limits(**limits), lambda: _judge(own["judge"], judge))
         if type(own["repeats"]) is not int or own["repeats"] < 1:
@@ -76,9 +84,15 @@ class Judging:
 
     def ask(self, data: Sequence[Mapping[str, Any]]) -> list[list[Verdict]]:
         """Return for each of `data`, what stands in one prompt, as many verdicts as there are repeats."""
-        prompts = [self.template.fill(item, sample) for item in data for sample in range(self.repeats)]
-        found = verdicts(self._asker, prompts)
+        found = self._ask((item, sample) for item in data for sample in range(self.repeats))
         return [found[start : start + self.repeats] for start in range(0, len(found), self.repeats)]
+
+    def ask_once(self, data: Sequence[Mapping[str, Any]], sample: int) -> list[Verdict]:
+        """Return for each of `data` the verdict of one of the repeats."""
+        return self._ask((item, sample) for item in data)
+
+    def _ask(self, samples: Iterable[tuple[Mapping[str, Any], int]]) -> list[Verdict]:
+        return verdicts(self._asker, [self.template.fill(item, sample) for item, sample in samples])
 
     @property
     def _asker(self) -> Asker:
@@ -133,6 +147,41 @@ class JudgedRelevance:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class JudgedEntities:
+    """An extractor: the entities that a judge lists; those of a row's contexts in one call."""
+
+    judging: Judging
+    sample: int = 0
+    joins_contexts: ClassVar[bool] = True
+
+    @classmethod
+    def from_params(cls, model: str, params: Mapping[str, Any] | None) -> Self:
+        """Return the extractor with these options, see `Judging.from_params`."""
+        return cls(judging=Judging.from_params(ENTITIES, params, model=model))
+
+    @property
+    def samples(self) -> list[Self]:
+        """One extractor per repeat."""
+        return [replace(self, sample=sample) for sample in range(self.judging.repeats)]
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return all that changes an answer."""
+        return {"extractor": "llm", **self.judging.provenance}
+
+    def bind(self, wrap: Callable[[Any], Any]) -> Self:
+        """Return this extractor with its judge wrapped."""
+        return replace(self, judging=self.judging.bind(wrap))
+
+    def extract(self, texts: Sequence[str]) -> list[Entities]:
+        """Return what the judge says each text names; in an estimate a name, so that all is counted that may follow."""
+        said = self.judging.ask_once([{"text": text} for text in texts], self.sample)
+        return [
+            Entities((NOT_ASKED,) if verdict.failure == NOT_ASKED else verdict.value, verdict.failure, verdict.message)
+            for verdict in said
+        ]
+
+
 def _score(verdict: Verdict) -> float | None:
     return None if verdict.value is None else verdict.value.score
 
@@ -144,6 +193,19 @@ def _reason(verdict: Verdict) -> str | None:
 def _failure(verdict: Verdict) -> str | None:
     """Return why there is no score; a judge that can't tell is no failure, but leaves a row in part."""
     return PARTIAL if verdict.value is not None and verdict.value.score is None else verdict.failure
+
+
+def _with_model(params: Mapping[str, Any], model: str | None) -> Mapping[str, Any]:
+    """Return the options together with a model that was given beside them."""
+    if model is None:
+        return params
+    if "model" in params:
+        raise OptionError("method_params: 'model' is an argument of its own. Give model= to the descriptor.")
+    if "judge" not in params:
+        return {"model": model, **params}
+    if model != DEFAULT_MODEL:
+        raise OptionError(f"model: {model!r} can't stand beside judge. Set it on the judge.")
+    return params
 
 
 def _sorted(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

@@ -108,4 +108,5 @@ def _without_secrets(value: object) -> str:
 def qualified_name(function: Callable[..., object]) -> str:
     """Return a name of a function that is the same in every process."""
     kind = function if hasattr(function, "__qualname__") else type(function)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    module = getattr(kind, "__module__", None) or "builtins"  # str.lower has none
+    return f"{module}.{kind.__qualname__}"

@@ -14,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Descriptor
-from rag_descriptors.cache.cached import CachedEmbedder, CachedJudge, JudgeMeter, TextMeter, UnusedEmbedder, UnusedJudge
+from rag_descriptors.cache.cached import (
+    CachedEmbedder,
+    CachedExtractor,
+    CachedJudge,
+    JudgeMeter,
+    TextMeter,
+    UnusedEmbedder,
+    UnusedExtractor,
+    UnusedJudge,
+)
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
     ColumnConflictError,
@@ -172,8 +181,10 @@ class Run:
         if isinstance(model, Asker):
             asker = UnusedJudge(model) if self._estimate else model
             return CachedJudge(asker, self._cache, self._judged, self._progress["prompts"])
+        extractor = UnusedExtractor if self._estimate else CachedExtractor
         embedder = UnusedEmbedder if self._estimate else CachedEmbedder
-        return embedder(model, self._cache, self._texts, self._progress["texts"])
+        kind = extractor if callable(getattr(model, "extract", None)) else embedder
+        return kind(model, self._cache, self._texts, self._progress["texts"])
 
 
 def _is_descriptor(item: object) -> TypeGuard[Descriptor]:

@@ -52,13 +52,7 @@ class JudgedStatements:
         Raises:
             OptionError: Names or values are not allowed.
         """
-        together(mappings(method_params=params))
-        given = params or {}
-        if "model" in given:
-            raise OptionError("method_params: 'model' is an argument of its own. Give model= to the descriptor.")
-        if "judge" in given and model != DEFAULT_MODEL:
-            raise OptionError(f"model: {model!r} can't stand beside judge. Set it on the judge.")
-        return cls(judging=Judging.from_params(STATEMENTS, given if "judge" in given else {"model": model, **given}))
+        return cls(judging=Judging.from_params(STATEMENTS, params, model=model))
 
     @property
     def params(self) -> dict[str, Any]:

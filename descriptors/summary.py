@@ -18,11 +18,11 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 @dataclass(kw_only=True)
 class TextCounts:
-    """What the embedders of a run were given.
+    """What the embedders and extractors of a run were given.
 
     Attributes:
-        distinct: Distinct texts that had to have a vector.
-        encoded: Texts that a model encoded; the others were known.
+        distinct: Distinct texts that had to have a vector, or their entities told.
+        encoded: Texts that a model read; the others were known.
         cut: Distinct texts of which a model read only the beginning.
     """
 
@@ -88,7 +88,7 @@ class RunSummary:
     Attributes:
         rows: Rows read, and rows written.
         columns: One summary per score column, by name.
-        texts: What the embedders were given.
+        texts: What the embedders and extractors were given.
         judge: What the judges were asked.
         seconds: Wall time.
         version: The library's version.

@@ -3,6 +3,7 @@
 from rag_descriptors.schemas.scores import (
     STATEMENTS,
     condition_field,
+    entities_field,
     output_schema,
     reasons_field,
     score_field,
@@ -16,6 +17,7 @@ from rag_descriptors.schemas.traces import trace_schema
 __all__ = [
     "STATEMENTS",
     "condition_field",
+    "entities_field",
     "output_schema",
     "reasons_field",
     "score_field",

@@ -7,6 +7,7 @@
 | `reasons_field` | list<string> | object cells of list[str] | None |
 | `text_field` | string | text | None |
 | `statements_field` | list<struct> | object cells of list[dict] | None |
+| `entities_field` | struct of four list<string> | object cells of dict[str, list[str]] | None, for a list too |
 | `status_field` | string | text | never |
 | `condition_field` | bool | boolean | NA |
 """
@@ -21,6 +22,7 @@ from pandera.pandas import Check, Column, DataFrameSchema
 __all__ = [
     "STATEMENTS",
     "condition_field",
+    "entities_field",
     "output_schema",
     "reasons_field",
     "score_field",
@@ -35,6 +37,7 @@ FLOAT = pa.float64()
 STATEMENTS = pa.list_(
     pa.struct([("context", pa.int64()), ("statement", pa.string()), ("verdict", pa.string()), ("reason", pa.string())])
 )
+ENTITIES = pa.struct([(name, pa.list_(pa.string())) for name in ("reference", "contexts", "found", "missing")])
 
 
 def score_field(name: str, low: float = 0.0, high: float = 1.0, type: pa.DataType = FLOAT) -> pa.Field:
@@ -62,6 +65,11 @@ def statements_field(name: str) -> pa.Field:
     return pa.field(name, STATEMENTS)
 
 
+def entities_field(name: str) -> pa.Field:
+    """Return the field of a row's entities: the reference's, the contexts', those found and those missing."""
+    return pa.field(name, ENTITIES)
+
+
 def status_field(name: str) -> pa.Field:
     """Return the field that says what became of a row."""
     return pa.field(name, pa.string(), nullable=False)
@@ -84,17 +92,26 @@ def _column(field: pa.Field) -> Column:
 
 def _checks(field: pa.Field) -> list[Check]:
     low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
-    if field.type in (pa.float64(), pa.int64()):
-        return [Check.in_range(low, high)]
-    if field.type == pa.list_(pa.float64()):
-        return [_each_list(f"a list of numbers from {low} to {high}", lambda item: not (item < low or item > high))]
-    if field.type == pa.list_(pa.string()):
-        return [_each_list("a list of texts", lambda item: item is None or isinstance(item, str))]
-    if field.type == STATEMENTS:
-        return [_each_list("a list of statements", lambda item: isinstance(item, dict))]
-    if field.type == pa.string():
-        return [_each("a text", lambda cell: isinstance(cell, str))]
-    return []
+    in_range = Check.in_range(low, high)
+    checks = {
+        pa.float64(): in_range,
+        pa.int64(): in_range,
+        pa.list_(pa.float64()): _each_list(
+            f"a list of numbers from {low} to {high}", lambda item: not (item < low or item > high)
+        ),
+        pa.list_(pa.string()): _each_list("a list of texts", lambda item: item is None or isinstance(item, str)),
+        STATEMENTS: _each_list("a list of statements", lambda item: isinstance(item, dict)),
+        ENTITIES: _each(f"a dict of lists of texts: {', '.join(ENTITIES.names)}", _is_entities),
+        pa.string(): _each("a text", lambda cell: isinstance(cell, str)),
+    }
+    return [checks[field.type]] if field.type in checks else []
+
+
+def _is_entities(cell: Any) -> bool:
+    if not isinstance(cell, dict) or list(cell) != ENTITIES.names:
+        return False
+    lists = [value for value in cell.values() if value is not None]
+    return all(isinstance(value, list) and all(isinstance(item, str) for item in value) for value in lists)
 
 
 def _each_list(name: str, holds: Callable[[Any], bool]) -> Check:

@@ -33,6 +33,7 @@ ARROWS = {
     "schemas": set(),
     "aggregations": BOTTOM,
     "conditions": BOTTOM,
+    "matching": BOTTOM,
     "traces": BOTTOM | {"longframe"},
     "models": MODELS,
     "cache": MODELS,
@@ -42,6 +43,7 @@ ARROWS = {
     "statements": CORE | {"similarity", "judging"},
     "relevance": CORE | {"similarity", "judging"},
     "relevancy": CORE | {"statements"},
+    "entity_recall": CORE | {"matching", "judging"},
     "scoring": RUN,
     "frame": RUN,
     "testing": RUN | {"frame"},
@@ -114,7 +116,7 @@ def test_no_cycles():
 
 def test_only_the_top_knows_a_built_in():
     for module, path in MODULES.items():
-        for built_in in ("relevance", "relevancy"):
+        for built_in in ("relevance", "relevancy", "entity_recall"):
             if part(module) not in FREE | {built_in}:
                 assert f"rag_descriptors.{built_in}" not in ours(path)
 

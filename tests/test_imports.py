@@ -29,7 +29,8 @@ def loaded(code):
 
 
 CONSTRUCT = """
-from rag_descriptors import ContextRelevance, SentenceTransformerEmbedder
+from rag_descriptors import ContextEntityRecall, ContextRelevance, SentenceTransformerEmbedder
+repr(ContextEntityRecall("reference", "contexts", "spacy").outputs)
 repr(ContextRelevance("question", "contexts", method_params={"batch_size": 8}).outputs)
 """
 
@@ -58,15 +59,19 @@ def is_module(item):
         "aggregations",
         "base",
         "conditions",
+        "entity_recall",
         "errors",
         "frame",
         "judging",
         "longframe",
+        "matching",
         "models.calls",
         "models.embedder",
+        "models.entities",
         "models.find",
         "models.judge",
         "models.llm",
+        "models.names",
         "models.prompts",
         "models.replies",
         "options",

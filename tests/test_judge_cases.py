@@ -31,7 +31,7 @@ from judge_server import (
     with_reasoning,
 )
 
-from rag_descriptors import ContextRelevance, ContextRelevancy, JudgeError, score_frame
+from rag_descriptors import ContextEntityRecall, ContextRelevance, ContextRelevancy, JudgeError, score_frame
 from rag_descriptors.errors import JudgeWarning
 from rag_descriptors.testing import FakeJudge
 
@@ -525,3 +525,36 @@ def test_verdicts_and_reason_agree(stated):
     assert places == [(2, "A", "yes"), (0, "B", "no")]
     assert "<context 2" in scored.requests[0].user
     assert "<context 3" not in scored.requests[0].user
+
+
+def test_entities_by_a_judge(judge_server, tmp_path):
+    names = ("Paris", "Louvre", "Seine")
+    server = judge_server(lambda request: {"entities": [name for name in names if name in request.user]})
+    traces = pd.DataFrame(
+        {
+            "reference": ["Paris, Louvre", "Paris, Louvre", "Seine", "It depends."],
+            "contexts": [["Paris.", "Seine."], ["Seine.", "Paris."], ["Seine.", "Paris."], ["Paris."]],
+        }
+    )
+    params = {"api_base": server.url, "api_key": KEY}
+    recall = ContextEntityRecall(
+        "reference", "contexts", method_params=params, model="m", alias="cer", output_status=True
+    )
+    scored = score_frame(traces, recall, cache=tmp_path / "cache")
+    assert scored.frame["cer"].tolist()[:3] == [0.5, 0.5, 1.0]
+    assert scored.frame["cer status"].tolist() == ["ok", "ok", "ok", "no_reference_entities"]
+    assert len(server.requests) == 3 + 1  # distinct references, and one distinct set of contexts that must be read
+    again = score_frame(traces, recall, cache=tmp_path / "cache")
+    assert len(server.requests) == 4
+    assert again.summary.judge.cached == 4
+
+
+@pytest.mark.parametrize("failing", ["prose", cut_off('{"entities": ["Par'), refused(), '{"entities": [1]}'])
+def test_f29_an_extraction_that_fails_is_no_zero(judge_server, failing):
+    server = judge_server(lambda request: failing if "Louvre" in request.user else {"entities": ["Paris"]})
+    traces = pd.DataFrame({"reference": ["Paris", "Paris"], "contexts": [["Paris"], ["Louvre"]]})
+    params = {"api_base": server.url, "api_key": KEY}
+    recall = ContextEntityRecall("reference", "contexts", method_params=params, alias="cer", output_status=True)
+    scored = score_frame(traces, recall).frame
+    assert scored["cer"].tolist() == pytest.approx([1.0, np.nan], nan_ok=True)
+    assert scored["cer status"].tolist()[1] in ("unparseable", "truncated", "refused")

@@ -85,6 +85,7 @@ class Callable:
     ("function", "name"),
     [
         (len, "builtins.len"),
+        (str.lower, "builtins.str.lower"),
         (refuse, f"{__name__}.refuse"),
         (Callable, f"{__name__}.Callable"),
         (Callable(), f"{__name__}.Callable"),

