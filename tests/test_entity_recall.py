@@ -1,6 +1,7 @@
 import inspect
 import pickle
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -375,7 +376,11 @@ def test_wrong_options_are_all_named_at_once(options, messages):
 
 def named(*texts):
     """A judge that finds those of `texts` that stand in what it is asked about."""
-    return FakeJudge(lambda prompt: {"entities": [text for text in texts if text in prompt.user]})
+    return FakeJudge(partial(_named, texts))
+
+
+def _named(texts, prompt):
+    return {"entities": [text for text in texts if text in prompt.user]}
 
 
 def judged(judge, **options):
