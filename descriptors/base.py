@@ -53,6 +53,7 @@ class Descriptor(Protocol):
         ...
 
 
+@runtime_checkable
 class Bindable(Protocol):
     """A descriptor that uses models, and lets a run put its cache and its meters before them."""
 

@@ -2,6 +2,7 @@
 
 from rag_descriptors.schemas.scores import (
     STATEMENTS,
+    broken_columns,
     condition_field,
     output_schema,
     reasons_field,
@@ -15,6 +16,7 @@ from rag_descriptors.schemas.traces import trace_schema
 
 __all__ = [
     "STATEMENTS",
+    "broken_columns",
     "condition_field",
     "output_schema",
     "reasons_field",

@@ -21,7 +21,7 @@ BOTTOM = {"errors", "options"}
 DATA = BOTTOM | {"longframe", "aggregations", "conditions", "schemas", "traces"}
 MODELS = BOTTOM | {"models", "progress"}
 CORE = DATA | {"base", "models"}
-RUN = CORE | {"summary", "progress", "cache", "scoring"}
+RUN = CORE | {"summary", "progress", "cache", "plugins", "scoring"}
 
 # A part and all that it may import; a folder is one part, and may import itself.
 ARROWS = {
@@ -42,6 +42,7 @@ ARROWS = {
     "statements": CORE | {"similarity", "judging"},
     "relevance": CORE | {"similarity", "judging"},
     "relevancy": CORE | {"statements"},
+    "plugins": BOTTOM | {"base"},
     "scoring": RUN,
     "frame": RUN,
     "testing": RUN | {"frame"},

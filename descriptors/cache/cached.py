@@ -6,16 +6,18 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import compress
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import ModelError
+from rag_descriptors.errors import CacheError, ModelError
 from rag_descriptors.models.embedder import Embedder, Embeddings, Role
 from rag_descriptors.models.judge import Answer, Asker, Prompt, Usage, read
 from rag_descriptors.progress import Progress
@@ -27,6 +29,7 @@ SECONDS_A_BLOCK = 1
 VECTOR, VERDICT = "vector", "verdict"
 NOT_ASKED = "not_asked"
 BYTES_A_TOKEN = 4  # of English, in an estimate
+TURN_TIMEOUT_S = 60
 ITEM = 4  # bytes of an int32 or a float32
 
 
@@ -267,12 +270,19 @@ def _sum(total: float | None, more: float | None) -> float | None:
 
 
 class TextMeter:
-    """Counts the distinct texts of a run; which ones they were is kept on disk, not in memory."""
+    """Counts the distinct texts of a run; which ones they were is kept on disk, not in memory.
 
-    def __init__(self) -> None:
+    Args:
+        path: A file that the processes of one run share: a text is counted by the first that meets it, so that their
+            counts add up. None is a temporary one.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
         self.distinct = self.encoded = self.cut = 0
-        self._seen = sqlite3.connect("", check_same_thread=False)
-        self._seen.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        with _counting():
+            self._seen = sqlite3.connect(path or "", timeout=TURN_TIMEOUT_S, check_same_thread=False)
+            self._seen.execute("PRAGMA synchronous = OFF")
+            self._seen.execute("CREATE TABLE IF NOT EXISTS seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
 
     def count(self, keys: Sequence[bytes], is_cut: npt.NDArray[np.bool_], *, n_encoded: int) -> None:
         """Count texts by key, each once in a run."""
@@ -286,5 +296,14 @@ class TextMeter:
         self._seen.close()
 
     def _first_seen(self, keys: Iterable[bytes]) -> int:
-        with self._seen as connection:
+        with _counting(), self._seen as connection:
             return connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", ((key,) for key in keys)).rowcount
+
+
+@contextmanager
+def _counting() -> Iterator[None]:
+    """Say what failed where the temporary file of counted texts can't be written."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise CacheError(f"texts can't be counted in a temporary file: {error}. Make room for it in TMPDIR.") from error

@@ -211,3 +211,8 @@ def test_an_entry_that_is_no_vector_is_worked_out_again(cached, cache):
     with pytest.warns(CacheWarning, match="hold no vectors"):
         cached(again).embed(texts, "query")
     assert again.texts == ["b"]
+
+
+def test_texts_that_cannot_be_counted(tmp_path):
+    with pytest.raises(CacheError, match=r"texts can't be counted in a temporary file: .*Make room for it in TMPDIR"):
+        TextMeter(tmp_path)
