@@ -5,7 +5,7 @@ import pytest
 
 from rag_descriptors import Cache
 from rag_descriptors.cache.cached import FIRST_BLOCK, CachedEmbedder, TextMeter, digest
-from rag_descriptors.errors import CacheWarning, ModelError
+from rag_descriptors.errors import CacheError, CacheWarning, ModelError
 from rag_descriptors.models.embedder import Embeddings
 from rag_descriptors.progress import Progress
 from rag_descriptors.testing import FakeEmbedder

@@ -90,14 +90,15 @@ def test_flags_go_before_the_configuration(config):
 def test_three_mistakes_are_three_messages(config):
     found, problems = config("""
 [[descriptors]]
-type = "ContextRelevanc"
+type = "ContextRelavance"
 [run]
 limt = 3
 workers = "two"
 """)
     assert found == Config(descriptors=[])
     assert [problem.partition(" Allowed")[0] for problem in problems] == [
-        "[[descriptors]] number 1: the descriptor 'ContextRelevanc' is not installed. Did you mean 'ContextRelevance'?",
+        "[[descriptors]] number 1: the descriptor 'ContextRelavance' is not installed. "
+        "Did you mean 'ContextRelevance'?",
         "[run]: 'limt' is unknown. Did you mean 'limit'?",
         "[run]: workers: 'two' is not allowed. Give a whole number from 1.",
     ]
