@@ -32,14 +32,13 @@ from rag_descriptors.errors import (
     PlanError,
 )
 from rag_descriptors.jobs.batch import chosen, score_traces
-from rag_descriptors.jobs.check import Checked, check, check_places
+from rag_descriptors.jobs.check import Checked, check, check_places, open_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
 from rag_descriptors.jobs.outputs import check_place, replacing, to_json
 from rag_descriptors.jobs.template import template
 from rag_descriptors.options import together
 from rag_descriptors.plugins import installed, load, package
 from rag_descriptors.summary import ColumnSummary, RunSummary
-from rag_descriptors.traces.readers import open_traces
 
 __all__ = ["app", "main"]
 
@@ -105,7 +104,7 @@ def score(
     options, columns = merged(found, given)
     if options.output is None:
         raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
-    traces = open_traces(inputs)
+    traces = open_inputs(inputs, options)
     check_places(traces.files, options)
     descriptors, columns = chosen(traces, found.descriptors, columns)
     done = score_traces(

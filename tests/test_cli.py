@@ -350,15 +350,15 @@ def test_a_cache_that_cannot_be_made_is_4(command, traces, tmp_path):
     ids=lambda value: type(value).__name__,
 )
 def test_each_error_has_one_exit_code(command, tmp_path, traces, monkeypatch, error, code):
-    def fails(_):
+    def fails(*_):
         raise error
 
-    monkeypatch.setattr(cli, "open_traces", fails)
+    monkeypatch.setattr(cli, "open_inputs", fails)
     assert command("score", traces(), "-o", tmp_path / "o.csv") == (code, "", f"error: {error}\n")
 
 
 def test_a_fault_of_our_own_is_4_and_shown_whole(command, tmp_path, traces, monkeypatch):
-    monkeypatch.setattr(cli, "open_traces", lambda _: 1 / 0)
+    monkeypatch.setattr(cli, "open_inputs", lambda *_: 1 / 0)
     code, out, err = command("score", traces(), "-o", tmp_path / "o.csv")
     assert (code, out) == (4, "")
     assert "ZeroDivisionError" in err

@@ -10,12 +10,12 @@ import pyarrow as pa
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import DescriptorError, OptionError
 from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces
-from rag_descriptors.jobs.config import ScoreOptions, merged, read_config
+from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
 from rag_descriptors.jobs.outputs import check_output, check_place
 from rag_descriptors.scoring import OnConflict, input_schema
 from rag_descriptors.traces.readers import Traces, open_traces
 
-__all__ = ["Checked", "check", "check_places"]
+__all__ = ["Checked", "check", "check_places", "open_inputs"]
 
 T = TypeVar("T")
 
@@ -45,10 +45,10 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     errors: list[DescriptorError] = []
     config, wrong = _tried(lambda: read_config(path), errors) or (None, [])
     errors += [OptionError("\n".join(wrong))] if wrong else []
-    traces = _tried(lambda: open_traces(inputs), errors)
+    options, columns = merged(config or Config(), {})
+    traces = _tried(lambda: open_inputs(inputs, options), errors)
     if config is None or traces is None:
         return None, errors
-    options, columns = merged(config, {})
     _tried(lambda: check_places(traces.files, options), errors)
     is_left_open = not config.descriptors and bool(wrong)  # what was meant is not known
     found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
@@ -56,6 +56,16 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
     _tried(lambda: plan_traces(traces.schema.names, descriptors, columns=columns, on_conflict=on_conflict), errors)
     return _look(traces, descriptors, columns, options.limit, errors), errors
+
+
+def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:  # noqa: ARG001 - for options of reading
+    """Return the rows of the inputs, read as the options say.
+
+    Raises:
+        OptionError: An input names no file, or a file of an unknown format.
+        FormatError: A file is not what its ending says.
+    """
+    return open_traces(inputs)
 
 
 def check_places(files: Sequence[Path], options: ScoreOptions) -> None:

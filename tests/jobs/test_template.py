@@ -5,7 +5,7 @@ import tomllib
 
 from rag_descriptors import ContextRelevance
 from rag_descriptors.jobs.config import ScoreOptions, read_config
-from rag_descriptors.jobs.template import template
+from rag_descriptors.jobs.template import _descriptor, template
 
 
 def test_it_says_what_the_command_does_without_one(tmp_path):
@@ -32,3 +32,15 @@ def test_every_line_is_told_of():
             assert before.startswith("# "), line
     assert tomllib.loads(template())
     assert max(map(len, lines)) <= 120
+
+
+def test_arguments_without_a_value_to_show_are_left_out():
+    lines = "\n".join(_descriptor("ContextRelevancy"))
+    assert '#model = "gpt-4o-mini"' in lines
+    assert "null" not in lines
+    assert tomllib.loads(lines) == {
+        "type": "ContextRelevancy",
+        "input": "question",
+        "contexts": "contexts",
+        "output_status": True,
+    }

@@ -250,3 +250,9 @@ def test_processes_count_distinct_texts_together(tmp_path):
     assert (one.distinct, one.cut, two.distinct, two.cut) == (2, 1, 1, 0)
     one.close()
     two.close()
+
+
+def test_a_judge_is_asked_by_one_process(stub):
+    judged = ContextRelevance("question", "contexts", method="llm", alias="judged")
+    with pytest.raises(OptionError, match="workers: 'judged' asks a judge, whose limits hold within one process"):
+        list(score_in_workers(batches("a"), [stub, judged], 2))
