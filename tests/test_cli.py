@@ -640,6 +640,19 @@ def test_odd_column_names_end_in_what_to_type(command, traces, tmp_path):
     assert '[columns]\nquestion = "frage"\ncontexts = "die funde"' in err
 
 
+def test_odd_column_names_under_a_configuration(command, traces, stub, tmp_path):
+    path = traces(frage=["north?", "east ?"], funde=[["N", "N E"], ["E"]])
+    arguments = ["score", path, "-c", stub(), "-o", tmp_path / "o.jsonl", "--no-cache"]
+    code, out, err = command(*arguments)
+    assert (code, out) == (3, "")
+    assert "column 'question' is missing" in one_message(err)
+    assert "By what the columns hold, it may be: --question frage --contexts funde" in err
+    assert command(*arguments, "--question", "frage", "--contexts", "funde")[0] == 0
+    code, _, err = command(*arguments, "--question", "frage")
+    assert code == 3
+    assert "By what the columns hold, it may be: --contexts funde" in err
+
+
 # --- check and init
 
 

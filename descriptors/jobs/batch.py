@@ -123,7 +123,7 @@ def score_traces(
     if not traces.schema.names:  # JSON without a row names no columns
         fields = [field.with_name(columns.get(field.name, field.name)) for field in input_schema(descriptors)]
         traces = replace(traces, schema=pa.schema(fields))
-    planned = plan_traces(traces.schema.names, descriptors, columns=columns, on_conflict=on_conflict)
+    planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
     check_cells(traces, input_schema(planned), columns, limit)
     provenance = describe(planned)
     schema = _with_columns(traces.schema, output_fields(planned), provenance)
@@ -146,34 +146,42 @@ def score_traces(
 
 
 def plan_traces(
-    names: Sequence[str],
+    traces: Traces,
     descriptors: Sequence[Descriptor],
     *,
     columns: Mapping[str, str],
     on_conflict: OnConflict = "error",
 ) -> list[Descriptor]:
-    """Return the descriptors, once it is certain that they fit files with columns of these names.
+    """Return the descriptors, once it is certain that they fit the columns of the files.
 
     Raises:
         PlanError: They do not, or `columns` names what is not there, or what no descriptor reads; all faults at once.
     """
-    errors: list[PlanError] = []
-    lost = {new: old for new, old in columns.items() if old not in names}
-    if lost:
-        texts = [
-            f"column {old!r}, to be read as {new!r}, is missing.{suggest(old, names)}" for new, old in lost.items()
-        ]
-        errors.append(MissingColumnError("\n".join(texts)))
+    names, read = traces.schema.names, input_schema(descriptors).names
+    errors = [*_wrong_columns(columns, names, read)]
+    planned: list[Descriptor] = []
     try:
         planned = plan(descriptors, [*names, *(new for new in columns if new not in names)], on_conflict=on_conflict)
-        unread = unknown("columns", columns, input_schema(planned).names)
-        errors += [PlanError("\n".join(unread))] if unread else []
     except PlanError as error:
         errors.append(error)
     if errors:
-        kind = type(errors[0]) if len(errors) == 1 else PlanError
-        raise kind("\n".join(map(str, errors)))
+        raised = type(errors[0]) if len(errors) == 1 else PlanError
+        sought = {*read} - {*names, *columns}
+        hints = how_to_name(traces, {kind: None if kind in sought else kind for kind in ("question", "contexts")})
+        raise raised("\n".join([*map(str, errors), *hints]))
     return planned
+
+
+def _wrong_columns(columns: Mapping[str, str], names: Sequence[str], read: Sequence[str]) -> Iterator[PlanError]:
+    lost = {new: old for new, old in columns.items() if old not in names}
+    if lost:
+        texts = (
+            f"column {old!r}, to be read as {new!r}, is missing.{suggest(old, names)}" for new, old in lost.items()
+        )
+        yield MissingColumnError("\n".join(texts))
+    unread = unknown("columns", columns, read)
+    if unread:
+        yield PlanError("\n".join(unread))
 
 
 def check_cells(traces: Traces, inputs: pa.Schema, columns: Mapping[str, str], limit: int | None = None) -> None:

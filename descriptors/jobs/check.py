@@ -54,7 +54,7 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
     descriptors, columns = found or ([], {})
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
-    _tried(lambda: plan_traces(traces.schema.names, descriptors, columns=columns, on_conflict=on_conflict), errors)
+    _tried(lambda: plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict), errors)
     return _look(traces, descriptors, columns, options.limit, errors), errors
 
 

@@ -24,7 +24,8 @@ def how_to_name(traces: Traces, found: Mapping[str, str | None]) -> Iterator[str
         traces: The files; their first rows are looked at.
         found: Names of columns by kind, `"question"` and `"contexts"`; None for those that were not found.
     """
-    names = {kind: name for kind, name in guess_columns(traces).items() if found[kind] is None}
+    is_sought = None in found.values()
+    names = {kind: name for kind, name in guess_columns(traces).items() if found[kind] is None} if is_sought else {}
     if names:
         flags = " ".join(f"--{kind} {shlex.quote(name)}" for kind, name in names.items())
         table = "\n".join(f"{kind} = {json.dumps(name, ensure_ascii=False)}" for kind, name in names.items())
