@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeGuard, get_args
 
@@ -16,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Bindable, Descriptor
-from rag_descriptors.cache.cached import CachedEmbedder, CachedJudge, JudgeMeter, TextMeter, UnusedEmbedder, UnusedJudge
+from rag_descriptors.cache.cached import (
+    CachedEmbedder,
+    CachedJudge,
+    JudgeMeter,
+    Share,
+    TextMeter,
+    UnusedEmbedder,
+    UnusedJudge,
+)
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
     CellError,
@@ -109,7 +116,7 @@ class Run:
         on_error: `"raise"` turns a failed row into an error.
         estimate: Whether to count what would be encoded and asked, and do neither; the scores then say nothing.
         progress: Whether to show a bar; None shows it where somebody looks.
-        seen: A file in which the processes of one run count texts together; None counts for this process.
+        share: The part of this process in a run of several; None if it is the only one.
 
     Raises:
         ModelError: A model is not to be found.
@@ -124,7 +131,7 @@ class Run:
         on_error: OnError = "null",
         estimate: bool = False,
         progress: bool | None = None,
-        seen: Path | None = None,
+        share: Share | None = None,
     ) -> None:
         self._started = time.perf_counter()
         self._provenance = describe(descriptors)
@@ -133,7 +140,8 @@ class Run:
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._owns_cache = not isinstance(cache, Cache)
         self._estimate = estimate
-        self._texts, self._judged = TextMeter(seen), JudgeMeter()
+        self._start = None if share is None else share.start
+        self._texts, self._judged = TextMeter(None if share is None else share.seen), JudgeMeter()
         self._progress = {unit: Progress(unit, progress) for unit in ("texts", "prompts")}
         self._descriptors = [_bind(descriptor, self._cached) for descriptor in descriptors]
         self._account = Account()
@@ -189,7 +197,7 @@ class Run:
             asker = UnusedJudge(model) if self._estimate else model
             return CachedJudge(asker, self._cache, self._judged, self._progress["prompts"])
         embedder = UnusedEmbedder if self._estimate else CachedEmbedder
-        return embedder(model, self._cache, self._texts, self._progress["texts"])
+        return embedder(model, self._cache, self._texts, self._progress["texts"], self._start)
 
 
 def score_batches(
@@ -198,7 +206,7 @@ def score_batches(
     *,
     cache: CacheLike = None,
     progress: bool | None = None,
-    seen: Path | None = None,
+    share: Share | None = None,
 ) -> Generator[tuple[pa.RecordBatch, Account], None, None]:
     """Yield the promised columns of each batch, checked, and the account of the batch.
 
@@ -210,14 +218,14 @@ def score_batches(
         descriptors: What `plan` returned.
         cache: As for `Run`.
         progress: As for `Run`.
-        seen: As for `Run`.
+        share: As for `Run`.
 
     Raises:
         CellError: A cell can't be read.
         ScoringError: A descriptor broke its contract.
     """
     inputs, first = input_schema(descriptors), 0
-    with Run(descriptors, cache=cache, progress=progress, seen=seen) as run:
+    with Run(descriptors, cache=cache, progress=progress, share=share) as run:
         for batch in batches:
             scored = run.score(read_inputs(batch, inputs, first))
             _check(scored)

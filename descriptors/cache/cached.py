@@ -22,7 +22,16 @@ from rag_descriptors.models.embedder import Embedder, Embeddings, Role
 from rag_descriptors.models.judge import Answer, Asker, Prompt, Usage, read
 from rag_descriptors.progress import Progress
 
-__all__ = ["CachedEmbedder", "CachedJudge", "JudgeMeter", "TextMeter", "UnusedEmbedder", "UnusedJudge", "digest"]
+__all__ = [
+    "CachedEmbedder",
+    "CachedJudge",
+    "JudgeMeter",
+    "Share",
+    "TextMeter",
+    "UnusedEmbedder",
+    "UnusedJudge",
+    "digest",
+]
 
 FIRST_BLOCK = 16  # texts
 SECONDS_A_BLOCK = 1
@@ -34,9 +43,21 @@ ITEM = 4  # bytes of an int32 or a float32
 
 
 class CachedEmbedder:
-    """An embedder that looks into a cache first, and stores what it has to encode as soon as it is known."""
+    """An embedder that looks into a cache first, and stores what it has to encode as soon as it is known.
 
-    def __init__(self, embedder: Embedder, cache: Cache, meter: "TextMeter", progress: Progress) -> None:
+    Args:
+        embedder: What encodes.
+        cache: Where vectors are looked up and kept.
+        meter: Counts the texts.
+        progress: Shows how many are to be encoded.
+        start: Where in its texts one process of several begins, a share of them. It looks into the cache again before
+            each block, so that all of them together encode most texts once; None where there are no others.
+    """
+
+    def __init__(
+        self, embedder: Embedder, cache: Cache, meter: "TextMeter", progress: Progress, start: float | None = None
+    ) -> None:
+        self._start = start
         self._embedder = embedder
         self._cache = cache
         self._meter = meter
@@ -58,14 +79,17 @@ class CachedEmbedder:
         known = self._known(keys)
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
-        for places in _blocks(sorted(missing, key=lambda place: len(texts[place]), reverse=True)):
-            answers = self._encode([texts[place] for place in places], role)
-            encoded = dict(zip((keys[place] for place in places), answers, strict=True))
-            self._keep(encoded)
+        missing.sort(key=lambda place: len(texts[place]), reverse=True)
+        first, n_encoded = int(len(missing) * (self._start or 0)), 0
+        for places in _blocks(missing[first:] + missing[:first]):
+            known |= {} if self._start is None else self._known([keys[place] for place in places])
+            left = [place for place in places if keys[place] not in known]
+            encoded = self._encode({keys[place]: texts[place] for place in left}, role)
             known |= encoded
+            n_encoded += len(encoded)
             self._progress.advance(len(places))
         embeddings = self._unpack([known[key] for key in keys])
-        self._meter.count(keys, embeddings.unread > 0, n_encoded=len(missing))
+        self._meter.count(keys, embeddings.unread > 0, n_encoded=n_encoded)
         return embeddings
 
     def _known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -92,7 +116,15 @@ class CachedEmbedder:
             )
         return _unpack(answers)
 
-    def _encode(self, texts: list[str], role: Role) -> list[bytes]:
+    def _encode(self, texts: Mapping[bytes, str], role: Role) -> dict[bytes, bytes]:
+        """Encode texts by key, and keep what they come to."""
+        if not texts:
+            return {}
+        answers = dict(zip(texts, self._answers([*texts.values()], role), strict=True))
+        self._keep(answers)
+        return answers
+
+    def _answers(self, texts: list[str], role: Role) -> list[bytes]:
         read = self._embedder.embed(texts, role)
         try:
             vectors, unread = np.asarray(read.vectors, np.float32), np.asarray(read.unread, np.int32)
@@ -267,6 +299,19 @@ class JudgeMeter:
 
 def _sum(total: float | None, more: float | None) -> float | None:
     return total if more is None else (total or 0.0) + more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The part that one process has in a run of several.
+
+    Attributes:
+        seen: The file in which they count texts together.
+        start: Where in its texts it begins to encode, a share of them that no other process has.
+    """
+
+    seen: Path
+    start: float
 
 
 class TextMeter:

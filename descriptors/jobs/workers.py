@@ -1,8 +1,8 @@
 """Scoring in several processes: batches out, scored batches back, in the order in which they went.
 
 Workers are spawned, never forked: each is a fresh interpreter that loads its models once. They share one cache file,
-and one file in which distinct texts are counted. A text that two of them meet in batches that are worked on at the same
-time may be encoded by both; the vector is the same.
+and one file in which distinct texts are counted. Each begins at another place of its texts, and looks into the cache
+before each block of them: only a text that two of them encode at the same moment is encoded twice, to the same vector.
 """
 
 import os
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from rag_descriptors.base import Descriptor
+from rag_descriptors.cache.cached import Share
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import DescriptorError, OptionError, WorkerError
 from rag_descriptors.models.encoder import n_cores
@@ -48,13 +49,13 @@ class Job:
     Attributes:
         descriptors: What to compute.
         cache: The file of answers.
-        seen: The file in which distinct texts are counted.
+        share: Which part of the work is this worker's.
         n_threads: How many cores are one worker's share.
     """
 
     descriptors: tuple[Descriptor, ...]
     cache: Path
-    seen: Path
+    share: Share
     n_threads: int
 
 
@@ -78,7 +79,7 @@ def score_in_workers(
     _check_portable(descriptors)
     with ExitStack() as stack:
         folder = TemporaryDirectory(prefix="rag-descriptors-", ignore_cleanup_errors=True)
-        job = _job(descriptors, n_workers, cache, Path(stack.enter_context(folder)))
+        jobs = _jobs(descriptors, n_workers, cache, Path(stack.enter_context(folder)))
         bar = Progress("rows", progress)
         stack.callback(bar.close)
         workers: list[Worker] = []
@@ -86,7 +87,7 @@ def score_in_workers(
         waiting: deque[Worker] = deque()
         for place, batch in enumerate(batches):
             if place < n_workers:
-                workers.append(Worker(job))
+                workers.append(Worker(jobs[place]))
             waiting.append(workers[place % n_workers])
             bar.expect(batch.num_rows)
             waiting[-1].send(batch)
@@ -98,14 +99,17 @@ def score_in_workers(
             worker.end()
 
 
-def _job(descriptors: Sequence[Descriptor], n_workers: int, cache: CacheLike, folder: Path) -> Job:
+def _jobs(descriptors: Sequence[Descriptor], n_workers: int, cache: CacheLike, folder: Path) -> list[Job]:
     path = cache.path if isinstance(cache, Cache) else cache
-    return Job(
-        descriptors=tuple(descriptors),
-        cache=folder / "answers.sqlite" if path is None else Path(path),
-        seen=folder / "seen.sqlite",
-        n_threads=max(n_cores() // n_workers, 1),
-    )
+    return [
+        Job(
+            descriptors=tuple(descriptors),
+            cache=folder / "answers.sqlite" if path is None else Path(path),
+            share=Share(seen=folder / "seen.sqlite", start=place / n_workers),
+            n_threads=max(n_cores() // n_workers, 1),
+        )
+        for place in range(n_workers)
+    ]
 
 
 def _advance(bar: Progress, scored: tuple[pa.RecordBatch, Account]) -> tuple[pa.RecordBatch, Account]:
@@ -214,7 +218,7 @@ def work(connection: Connection, job: Job) -> None:
         received = map(_unpacked, iter(batches.get, END))
         try:
             for scored, account in score_batches(
-                received, job.descriptors, cache=job.cache, progress=False, seen=job.seen
+                received, job.descriptors, cache=job.cache, progress=False, share=job.share
             ):
                 connection.send((_packed(scored), account, [warning.message for warning in warned]))
                 warned.clear()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rag_descriptors import Cache, ContextRelevance
+from rag_descriptors.cache.cached import Share
 from rag_descriptors.errors import CacheError, OptionError, ScoringError, WorkerError
 from rag_descriptors.jobs import workers
 from rag_descriptors.jobs.workers import score_in_workers
@@ -175,7 +176,9 @@ def test_no_worker_outlives_the_iteration(stub, monkeypatch):
 
 def test_the_cores_are_shared(stub, monkeypatch, tmp_path):
     monkeypatch.setattr(workers, "n_cores", lambda: 7)
-    assert [workers._job([stub], n, None, tmp_path).n_threads for n in (1, 2, 3, 8)] == [7, 3, 2, 1]
+    jobs = {n: workers._jobs([stub], n, None, tmp_path) for n in (1, 2, 3, 8)}
+    assert {n: jobs[n][0].n_threads for n in jobs} == {1: 7, 2: 3, 3: 2, 8: 1}
+    assert [job.share.start for job in jobs[2]] == [0, 0.5]
 
 
 def test_systems_without_signal_masks(monkeypatch):
@@ -194,7 +197,7 @@ def line(monkeypatch, tmp_path, stub):
     ours, theirs = get_context("spawn").Pipe()
     left = SimpleQueue()
     monkeypatch.setattr(workers.os, "_exit", left.put)
-    job = workers.Job(descriptors=(stub,), cache=tmp_path / "c", seen=tmp_path / "s", n_threads=1)
+    job = workers.Job(descriptors=(stub,), cache=tmp_path / "c", share=Share(seen=tmp_path / "s", start=0), n_threads=1)
     thread = Thread(target=workers.work, args=(theirs, job))
     thread.start()
     yield ours, left
