@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import Field, asdict, fields
 from inspect import Parameter, Signature, signature
@@ -120,6 +120,7 @@ def score(
     if options.summary is not None:
         with replacing(options.summary) as file:
             file.write(to_json(done.to_dict()).encode())
+    _tell_of_unused(traces.unused)
     _show(done, as_json=as_json)
     _demand_coverage(done, options.min_coverage)
 
@@ -285,13 +286,22 @@ def _demand_coverage(summary: RunSummary, least: float | None) -> None:
 
 def _show_checked(found: Checked) -> None:
     rows = "rows that can't all be read" if found.rows is None else f"{found.rows} rows"
-    typer.echo(f"inputs: {rows} in {found.files} file{'s' * (found.files != 1)}; columns {', '.join(found.columns)}")
+    wrote = "" if found.preset is None else f", as {found.preset} writes them"
+    files = f"{found.files} file{'s' * (found.files != 1)}{wrote}"
+    typer.echo(f"inputs: {rows} in {files}; columns {', '.join(found.columns)}")
+    _tell_of_unused(found.unused)
     for name, read in found.reads.items():
         column = "" if read["column"] == name else f"{read['column']} "
         missing = "" if read["missing"] is None else f", {read['missing']} missing"
         typer.echo(f"reads {name}: {column}as {read['as']}{missing}")
     for name, descriptor in found.descriptors.items():
         typer.echo(f"computes {name}, by {descriptor.partition('(')[0]}")
+
+
+def _tell_of_unused(unused: Mapping[str, int]) -> None:
+    if unused:
+        counts = ", ".join(f"{count} {what}" for what, count in unused.items())
+        typer.echo(f"warning: not used: {counts}", err=True)
 
 
 def _first_line(name: str) -> str:

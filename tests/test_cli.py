@@ -653,6 +653,32 @@ def test_odd_column_names_under_a_configuration(command, traces, stub, tmp_path)
     assert "By what the columns hold, it may be: --contexts funde" in err
 
 
+# --- presets
+
+SPANS = SAMPLE.parent / "presets" / "phoenix_spans.jsonl"
+
+
+@pytest.mark.parametrize("preset", ["phoenix", "auto"])
+def test_exports_of_other_tools(command, stub, tmp_path, preset):
+    code, _, err = command(
+        "score", SPANS, "-c", stub(run=f"preset = '{preset}'\nno_cache = true"), "-o", tmp_path / "o.jsonl"
+    )
+    assert (code, err) == (0, "warning: not used: 1 documents without text\n")
+    assert [row["trace_id"] for row in load(tmp_path / "o.jsonl")] == ["p1", "p2"]
+    code, out, err = command("check", stub(run=f"preset = '{preset}'\nrows = 'retriever'"), SPANS)
+    assert (code, err) == (0, "warning: not used: 1 documents without text\n")
+    assert out.startswith("inputs: 2 rows in 1 file, as phoenix writes them; columns trace_id, span_id, question")
+
+
+def test_presets_that_are_none(command, stub, tmp_path):
+    code, _, err = command(
+        "score", SPANS, "-c", stub(), "-o", tmp_path / "o.csv", "--preset", "phenix", "--rows", "span"
+    )
+    assert code == 2
+    assert "preset: 'phenix' is unknown. Did you mean 'phoenix'?" in one_message(err)
+    assert "rows: 'span' is unknown" in err
+
+
 # --- check and init
 
 

@@ -26,7 +26,9 @@ class Checked:
 
     Attributes:
         files: How many files.
+        preset: The tool that wrote the files, if one was named or found.
         rows: How many rows; None where not all of them could be read.
+        unused: What could not be used, as counts.
         columns: The columns of the files.
         reads: Of each column that descriptors read, by the name that they read: the column of the files, the type that
             it is read as, and how many cells are missing.
@@ -34,7 +36,9 @@ class Checked:
     """
 
     files: int
+    preset: str | None
     rows: int | None
+    unused: Mapping[str, int]
     columns: Sequence[str]
     reads: Mapping[str, Mapping[str, Any]]
     descriptors: Mapping[str, str]
@@ -58,14 +62,15 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     return _look(traces, descriptors, columns, options.limit, errors), errors
 
 
-def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:  # noqa: ARG001 - for options of reading
+def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:
     """Return the rows of the inputs, read as the options say.
 
     Raises:
-        OptionError: An input names no file, or a file of an unknown format.
+        OptionError: An input names no file, or a file of an unknown format; an option does not go with the files.
         FormatError: A file is not what its ending says.
     """
-    return open_traces(inputs)
+    rows: Any = options.rows  # checked there
+    return open_traces(inputs, options.preset, rows=rows, separator=options.separator)
 
 
 def check_places(files: Sequence[Path], options: ScoreOptions) -> None:
@@ -113,6 +118,8 @@ def _look(
     }
     return Checked(
         files=len(traces.files),
+        preset=traces.preset,
+        unused=dict(traces.unused),
         rows=rows,
         columns=traces.schema.names,
         reads=reads,

@@ -77,6 +77,15 @@ class ScoreOptions:
     contexts: Annotated[
         str | None, OptionInfo("The column of contexts, if its name is not usual.", "retrieved", table="columns")
     ] = None
+    preset: Annotated[
+        str | None, OptionInfo("The tool that wrote the files, such as ragas; auto finds out which one.", "auto")
+    ] = None
+    rows: Annotated[
+        str, OptionInfo("What becomes a row of a span export: each trace, or each retriever.", "retriever")
+    ] = "trace"
+    separator: Annotated[
+        str | None, OptionInfo("What stands between contexts that were joined to one text.", "\n\n")
+    ] = None
     cache: Annotated[
         Path | None, OptionInfo("The cache's file, if not one in the user's cache folder.", "answers.sqlite")
     ] = None

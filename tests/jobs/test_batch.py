@@ -320,7 +320,7 @@ def test_default_descriptors(columns, options, expected):
 
 def named(columns):
     """Traces that have these columns, and no row."""
-    return Traces([], pa.schema([(name, pa.string()) for name in columns]))
+    return Traces([], pa.schema([(name, pa.string()) for name in columns]), [])
 
 
 def test_unknown_columns_name_the_way_out():
