@@ -1,7 +1,6 @@
 """Descriptors by name: entry points of the group `rag_descriptors`, loaded at the moment of use."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, signature
 from typing import Any
@@ -105,14 +104,15 @@ def _checked(entry: EntryPoint, found: object) -> type[Descriptor]:
             f"the descriptor {entry.name!r} of {_origin(entry)} is a {type(found).__name__}, where the class of a "
             "descriptor is expected."
         )
-    declared = {field.name for field in fields(found)} if is_dataclass(found) else set()
-    missing = [member for member in MEMBERS if not hasattr(found, member) and member not in declared]
+    kind: Any = found
+    declared = getattr(kind, "__dataclass_fields__", ())
+    missing = [member for member in MEMBERS if not hasattr(kind, member) and member not in declared]
     if missing:
         raise OptionError(
-            f"the descriptor {entry.name!r} of {_origin(entry)} is the class {found.__name__}, which has no "
+            f"the descriptor {entry.name!r} of {_origin(entry)} is the class {kind.__name__}, which has no "
             f"{', '.join(missing)}; see rag_descriptors.Descriptor."
         )
-    return found
+    return kind  # type: ignore[no-any-return]
 
 
 def _origin(entry: EntryPoint) -> str:
