@@ -34,9 +34,11 @@ def tests(session: nox.Session) -> None:
     if session.python == OLDEST:
         install_torch(session)
         install_editable(session, "[all]")
+        install_plugin(session)
         session.run(*PYTEST, "--cov", "--cov-report=term-missing:skip-covered", *session.posargs)
     else:
         install_editable(session)
+        install_plugin(session)
         session.run(*PYTEST, *WITHOUT_MODEL, *session.posargs)
 
 
@@ -98,6 +100,11 @@ def install_torch(session: nox.Session) -> None:
 def install_editable(session: nox.Session, extra: str = "", *options: str) -> None:
     """Editable, for uv would take a wheel of earlier sources from its cache."""
     session.install("-e", f".{extra}", "--group", "test", *options)
+
+
+def install_plugin(session: nox.Session) -> None:
+    """The package of others, whose descriptor is found by name; without it its tests are skipped."""
+    session.install("--no-deps", "-e", "./tests/plugin")
 
 
 def run_tool(session: nox.Session, requirement: str, *command: str) -> None:

@@ -55,6 +55,7 @@ class Descriptor(Protocol):
         ...
 
 
+@runtime_checkable
 class Bindable(Protocol):
     """A descriptor that uses models, and lets a run put its cache and its meters before them."""
 

@@ -1,18 +1,19 @@
 """The command `rag-descriptors`: arguments to jobs, errors to exit codes.
 
-Exit codes: 0 done; 2 usage; 3 the data break the contract; 4 execution failed; 130 interrupted; 143 terminated.
+Exit codes: 0 done; 2 usage or configuration; 3 the data break the contract; 4 execution failed; 5 partial, run again to
+go on; 130 interrupted; 143 terminated. 1 is kept for a threshold that failed.
 """
 
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict
-from importlib.metadata import EntryPoint, entry_points
+from dataclasses import Field, asdict, fields
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import platformdirs
 import typer
@@ -30,14 +31,18 @@ from rag_descriptors.errors import (
     OptionError,
     PlanError,
 )
-from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.jobs.batch import chosen, score_traces
+from rag_descriptors.jobs.check import Checked, check, check_places, open_inputs
+from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
 from rag_descriptors.jobs.outputs import check_place, replacing, to_json
+from rag_descriptors.jobs.template import template
+from rag_descriptors.options import together
+from rag_descriptors.plugins import installed, load, package
 from rag_descriptors.summary import ColumnSummary, RunSummary
-from rag_descriptors.traces.readers import open_traces
 
 __all__ = ["app", "main"]
 
-USAGE, DATA, EXECUTION, SIGNAL_EXIT = 2, 3, 4, 128
+USAGE, DATA, EXECUTION, PARTIAL, SIGNAL_EXIT = 2, 3, 4, 5, 128
 
 app = typer.Typer(
     help="Score columns for tables of RAG traces.",
@@ -55,51 +60,109 @@ CacheOption = Annotated[
 ]
 
 
+InputsArgument = Annotated[
+    list[str], typer.Argument(help="Files, folders and globs: Parquet, Arrow, JSONL, JSON, CSV.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def _with_flags(command: Command) -> Command:
+    """Give a command a flag for each option of a run, as `ScoreOptions` declares it; None where it is not given."""
+    own = [parameter for parameter in signature(command).parameters.values() if parameter.kind != Parameter.VAR_KEYWORD]
+    flags = [
+        Parameter(
+            option.name,
+            Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[value_type(option) | None, _flag(option)],
+        )
+        for option in fields(ScoreOptions)
+    ]
+    command.__signature__ = Signature([*own, *flags])  # type: ignore[attr-defined]
+    return command
+
+
+def _flag(option: "Field[Any]") -> Any:
+    info = option_info(option)
+    names = [f"--{option.name.replace('_', '-')}", *([info.short] if info.short else [])]
+    default = f"  [default: {option.default}]" if option.default else ""
+    return typer.Option(*names, help=info.help + default, min=info.low, max=info.high)
+
+
 @app.command()
+@_with_flags
 def score(
-    inputs: Annotated[list[str], typer.Argument(help="Files, folders and globs: Parquet, Arrow, JSONL, JSON, CSV.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The scored file; its ending says the format.")],
-    question: Annotated[
-        str | None, typer.Option(help="The column of questions, if its name is not a usual one.")
-    ] = None,
-    contexts: Annotated[
-        str | None, typer.Option(help="The column of contexts, if its name is not a usual one.")
-    ] = None,
-    cache: CacheOption = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep vectors for this run only.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace score columns that are there already.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option(min=0, help="Only the first rows, this many.")] = None,
-    summary: Annotated[Path | None, typer.Option(help="Write the summary of the run to this JSON file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    inputs: InputsArgument,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="A configuration; init writes one.")] = None,
+    as_json: JsonOption = False,
+    **flags: Any,
 ) -> None:
     """Score logged traces: how relevant the contexts of each row are to its question."""
-    traces = open_traces(inputs)
-    cache = None if no_cache else cache or default_cache()
-    if summary is not None:
-        check_place("summary", summary)
-    _check_distinct(traces.files, {"output": output, "summary": summary, "cache": cache})
+    found = Config() if config is None else _sound(config)
+    given = {name: value for name, value in flags.items() if value is not None}
+    options, columns = merged(found, given)
+    if options.output is None:
+        raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
+    traces = open_inputs(inputs, options)
+    check_places(traces.files, options)
+    descriptors, columns = chosen(traces, found.descriptors, columns)
     done = score_traces(
         traces,
-        output,
-        default_descriptors(traces.schema.names, question=question, contexts=contexts),
-        cache=cache,
-        on_conflict="overwrite" if overwrite else "error",
-        limit=limit,
+        options.output,
+        descriptors,
+        columns=columns,
+        cache=None if options.no_cache else options.cache or default_cache(),
+        on_conflict="overwrite" if options.overwrite else "error",
+        limit=options.limit,
+        workers=options.workers,
     )
-    if summary is not None:
-        with replacing(summary) as file:
+    if options.summary is not None:
+        with replacing(options.summary) as file:
             file.write(to_json(done.to_dict()).encode())
+    _tell_of_unused(traces.unused)
     _show(done, as_json=as_json)
+    _demand_coverage(done, options.min_coverage)
+
+
+@app.command("check")
+def check_config(
+    config: Annotated[Path, typer.Argument(help="A configuration.")],
+    inputs: InputsArgument,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a configuration and its traces, and name all that is wrong; no model, no call, nothing written."""
+    found, errors = check(config, inputs)
+    if found is not None and as_json:
+        typer.echo(to_json(asdict(found)))
+    elif found is not None:
+        _show_checked(found)
+    for error in errors:
+        typer.echo(f"error: {error}", err=True)
+    if errors:
+        raise typer.Exit(min(map(_exit_code, errors)))
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="The file.")] = Path("rag-descriptors.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a configuration to start from, with a comment on everything that may be set."""
+    check_place("config", path)
+    if path.exists() and not force:
+        raise OptionError(f"config {str(path)!r} is there already. Give another name, or --force to replace it.")
+    with replacing(path) as file:
+        file.write(template().encode())
+    typer.echo(f"{path} written", err=True)
 
 
 @app.command("list")
 def list_descriptors() -> None:
     """List the descriptors that are installed."""
     table = Table("descriptor", "package", "what it says")
-    for entry in sorted(entry_points(group="rag_descriptors"), key=lambda entry: entry.name):
-        table.add_row(Text(entry.name), entry.dist.name if entry.dist else "", Text(_first_line(entry)))
+    for name, entries in installed().items():
+        table.add_row(Text(name), ", ".join(map(package, entries)), Text(_first_line(name)))
     Console().print(table)
 
 
@@ -146,14 +209,10 @@ def default_cache() -> Path:
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
 
 
-def _check_distinct(inputs: Sequence[Path], written: Mapping[str, Path | None]) -> None:
-    """Make sure that nothing is written over an input, or over another thing that is written."""
-    taken = dict.fromkeys((path.resolve() for path in inputs), "one of the inputs")
-    for option, path in written.items():
-        if path is not None and path.resolve() in taken:
-            raise OptionError(f"{option} {str(path)!r} is {taken[path.resolve()]}. Give another name.")
-        if path is not None:
-            taken[path.resolve()] = f"the {option} too"
+def _sound(path: Path) -> Config:
+    config, problems = read_config(path)
+    together(problems)
+    return config
 
 
 def _existing_cache(path: Path | None) -> Cache:
@@ -213,8 +272,40 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _first_line(entry: EntryPoint) -> str:
+def _demand_coverage(summary: RunSummary, least: float | None) -> None:
+    low = {
+        name: column.coverage
+        for name, column in summary.columns.items()
+        if least is not None and column.coverage is not None and column.coverage < least
+    }
+    for name, coverage in low.items():
+        typer.echo(f"error: {name!r} covers {coverage:.4g} of the rows, less than --min-coverage {least}", err=True)
+    if low:
+        raise typer.Exit(PARTIAL)
+
+
+def _show_checked(found: Checked) -> None:
+    rows = "rows that can't all be read" if found.rows is None else f"{found.rows} rows"
+    wrote = "" if found.preset is None else f", as {found.preset} writes them"
+    files = f"{found.files} file{'s' * (found.files != 1)}{wrote}"
+    typer.echo(f"inputs: {rows} in {files}; columns {', '.join(found.columns)}")
+    _tell_of_unused(found.unused)
+    for name, read in found.reads.items():
+        column = "" if read["column"] == name else f"{read['column']} "
+        missing = "" if read["missing"] is None else f", {read['missing']} missing"
+        typer.echo(f"reads {name}: {column}as {read['as']}{missing}")
+    for name, descriptor in found.descriptors.items():
+        typer.echo(f"computes {name}, by {descriptor.partition('(')[0]}")
+
+
+def _tell_of_unused(unused: Mapping[str, int]) -> None:
+    if unused:
+        counts = ", ".join(f"{count} {what}" for what, count in unused.items())
+        typer.echo(f"warning: not used: {counts}", err=True)
+
+
+def _first_line(name: str) -> str:
     try:
-        return (entry.load().__doc__ or "").strip().partition("\n")[0]
-    except Exception as error:  # noqa: BLE001 - any fault of another's package is told, and hides no other line
-        return f"does not load: {error!r}"
+        return (load(name).__doc__ or "").strip().partition("\n")[0]
+    except OptionError as error:
+        return str(error)

@@ -13,7 +13,8 @@
     │   ├── MissingExtraError (ImportError)
     │   └── JudgeError                       a call to a judge that was not answered
     ├── ReplyError                           an answer of a judge that can't be read
-    └── ScoringError (RuntimeError)          a method, aggregation or descriptor that breaks its contract
+    ├── ScoringError (RuntimeError)          a method, aggregation or descriptor that breaks its contract
+    └── WorkerError (RuntimeError)           a worker process that died
 
     CacheWarning (UserWarning)               a damaged cache; answers are worked out again
     JudgeWarning (UserWarning)               a judge that stopped answering; rows are missing
@@ -44,6 +45,7 @@ __all__ = [
     "ReplyError",
     "ScoringError",
     "TruncationWarning",
+    "WorkerError",
 ]
 
 Remedy = Literal["retry", "again", "none", "stop"]
@@ -121,6 +123,10 @@ class ReplyError(DescriptorError):
 
 class ScoringError(DescriptorError, RuntimeError):
     """A scoring method, an aggregation or a descriptor broke its contract, or a row failed under on_error='raise'."""
+
+
+class WorkerError(DescriptorError, RuntimeError):
+    """A worker process of a run died."""
 
 
 class CacheWarning(UserWarning):

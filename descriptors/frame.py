@@ -33,7 +33,7 @@ class ScoredFrame:
 
 def add_descriptors(
     df: pd.DataFrame,
-    descriptors: Descriptor | Sequence[Descriptor],
+    descriptors: Descriptor | str | Sequence[Descriptor | str],
     *,
     cache: CacheLike = None,
     on_conflict: OnConflict = "error",
@@ -47,7 +47,7 @@ def add_descriptors(
 
     Args:
         df: A table with the columns that the descriptors read.
-        descriptors: One, or several in a list.
+        descriptors: One, or several in a list. A text is the name of a plugin, made without arguments.
         cache: A path or a `Cache` where vectors and verdicts are kept for later runs; None keeps them for this call.
         on_conflict: What to do about a column that is there already: `"error"`, or `"overwrite"`.
         on_error: What becomes of a row that fails: `"null"` makes it missing, with a status; `"raise"` ends the call.
@@ -74,7 +74,7 @@ def add_descriptors(
 
 def score_frame(
     df: pd.DataFrame,
-    descriptors: Descriptor | Sequence[Descriptor],
+    descriptors: Descriptor | str | Sequence[Descriptor | str],
     *,
     cache: CacheLike = None,
     on_conflict: OnConflict = "error",
@@ -100,7 +100,7 @@ def score_frame(
 
 async def ascore_frame(
     df: pd.DataFrame,
-    descriptors: Descriptor | Sequence[Descriptor],
+    descriptors: Descriptor | str | Sequence[Descriptor | str],
     *,
     cache: CacheLike = None,
     on_conflict: OnConflict = "error",

@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
@@ -12,13 +12,15 @@ from typing import Any, Literal, Self, TypeGuard, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Descriptor
+from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Bindable, Descriptor
 from rag_descriptors.cache.cached import (
     CachedEmbedder,
     CachedExtractor,
     CachedJudge,
     JudgeMeter,
+    Share,
     TextMeter,
     UnusedEmbedder,
     UnusedExtractor,
@@ -26,6 +28,7 @@ from rag_descriptors.cache.cached import (
 )
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import (
+    CellError,
     ColumnConflictError,
     MissingColumnError,
     PlanError,
@@ -35,11 +38,28 @@ from rag_descriptors.errors import (
 )
 from rag_descriptors.longframe import as_bool
 from rag_descriptors.models.judge import Asker
-from rag_descriptors.options import one_of
+from rag_descriptors.options import caught, one_of
+from rag_descriptors.plugins import make
 from rag_descriptors.progress import Progress
-from rag_descriptors.summary import JudgeCounts, RunSummary, Tally, TextCounts
+from rag_descriptors.schemas import broken_columns
+from rag_descriptors.summary import Account, JudgeCounts, RunSummary, Tally, TextCounts
+from rag_descriptors.traces.columns import to_column
+from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["CacheLike", "OnConflict", "OnError", "Run", "input_schema", "plan"]
+__all__ = [
+    "CacheLike",
+    "OnConflict",
+    "OnError",
+    "Run",
+    "describe",
+    "input_schema",
+    "models_of",
+    "output_fields",
+    "plan",
+    "read_inputs",
+    "score_batches",
+    "summarise",
+]
 
 OnConflict = Literal["error", "overwrite"]
 OnError = Literal["null", "raise"]
@@ -57,12 +77,15 @@ def plan(
         PlanError: An option has a wrong value, something is no descriptor, or there are faults of several kinds. All of
             them are in the one message.
     """
+    unmade: list[str] = []
     listed = list(descriptors) if isinstance(descriptors, list | tuple) else [descriptors]
+    listed = [made for item in listed for made in _made(item, unmade)]
     sound = [item for item in listed if _is_descriptor(item)]
     problems: dict[type[PlanError], list[str]] = {
         PlanError: [
+            *unmade,
             *(
-                f"{item!r} is no descriptor. Give objects such as ContextRelevance(…)."
+                f"{item!r} is no descriptor. Give objects such as ContextRelevance(…), or the name of a plugin."
                 for item in listed
                 if not _is_descriptor(item)
             ),
@@ -95,6 +118,7 @@ class Run:
         on_error: `"raise"` turns a failed row into an error.
         estimate: Whether to count what would be encoded and asked, and do neither; the scores then say nothing.
         progress: Whether to show a bar; None shows it where somebody looks.
+        share: The part of this process in a run of several; None if it is the only one.
 
     Raises:
         ModelError: A model is not to be found.
@@ -109,18 +133,20 @@ class Run:
         on_error: OnError = "null",
         estimate: bool = False,
         progress: bool | None = None,
+        share: Share | None = None,
     ) -> None:
         self._started = time.perf_counter()
-        self._provenance = [_provenance(descriptor) for descriptor in descriptors]  # may fail: before files are open
+        self._provenance = describe(descriptors)
         self._n_rows = 0
         self._on_error = on_error
         self._cache = cache if isinstance(cache, Cache) else Cache(cache)
         self._owns_cache = not isinstance(cache, Cache)
         self._estimate = estimate
-        self._texts, self._judged = TextMeter(), JudgeMeter()
+        self._start = None if share is None else share.start
+        self._texts, self._judged = TextMeter(None if share is None else share.seen), JudgeMeter()
         self._progress = {unit: Progress(unit, progress) for unit in ("texts", "prompts")}
         self._descriptors = [_bind(descriptor, self._cached) for descriptor in descriptors]
-        self._tallies = [Tally() for _ in descriptors]
+        self._account = Account()
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +161,7 @@ class Run:
     @property
     def outputs(self) -> pa.Schema:
         """The columns that all descriptors promise."""
-        return pa.schema([field for descriptor in self._descriptors for field in descriptor.outputs])
+        return output_fields(self._descriptors)
 
     def score(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the promised columns for one batch of input columns, as `to_column` gives them.
@@ -143,39 +169,30 @@ class Run:
         Raises:
             ScoringError: A descriptor broke its contract, or a row failed under `on_error="raise"`.
         """
-        self._n_rows += batch.num_rows
         columns: dict[str, pa.Array] = {}
-        for descriptor, tally in zip(self._descriptors, self._tallies, strict=True):
+        for descriptor in self._descriptors:
             computed = _compute(descriptor, batch)
             statuses = _statuses(descriptor, computed)
             if self._on_error == "raise":
-                _raise_failed(descriptor, statuses, tally.n_total)
-            tally.add(computed[descriptor.name], statuses)
+                _raise_failed(descriptor, statuses, self._n_rows)
+            self._account.tallies.setdefault(descriptor.name, Tally()).add(computed[descriptor.name], statuses)
             columns |= {name: computed[name] for name in descriptor.outputs.names}
+        self._account.rows += batch.num_rows
+        self._n_rows += batch.num_rows
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=self.outputs)
 
+    def take(self) -> Account:
+        """Return the account of what was scored since it was last taken."""
+        taken, self._account = self._account, Account()
+        meter = self._texts
+        taken.texts = TextCounts(distinct=meter.distinct, encoded=meter.encoded, cut=meter.cut)
+        meter.distinct = meter.encoded = meter.cut = 0
+        taken.judge = JudgeCounts(**{count.name: getattr(self._judged, count.name) for count in fields(JudgeCounts)})
+        return taken
+
     def summary(self) -> RunSummary:
-        """Return the account of all batches so far; one warning says how many texts were cut."""
-        texts = TextCounts(distinct=self._texts.distinct, encoded=self._texts.encoded, cut=self._texts.cut)
-        judge = JudgeCounts(**{count.name: getattr(self._judged, count.name) for count in fields(JudgeCounts)})
-        if texts.cut:
-            warnings.warn(
-                f"{texts.cut} of {texts.distinct} distinct texts are longer than the model reads. method_params="
-                "{'long_context': …} says what becomes of them; 'window_max' reads contexts whole.",
-                TruncationWarning,
-                stacklevel=3,
-            )
-        accounts = zip(self._descriptors, self._tallies, self._provenance, strict=True)
-        scored = () if self._estimate else accounts
-        columns = {descriptor.name: tally.summary(provenance) for descriptor, tally, provenance in scored}
-        return RunSummary(
-            rows=self._n_rows,
-            columns=columns,
-            texts=texts,
-            judge=judge,
-            seconds=time.perf_counter() - self._started,
-            version=version("rag-descriptors"),
-        )
+        """Return the account, once taken, as a summary; one warning says how many texts were cut."""
+        return summarise(self.take(), {} if self._estimate else self._provenance, self._started)
 
     def _cached(self, model: Any) -> Any:
         if isinstance(model, Asker):
@@ -183,8 +200,108 @@ class Run:
             return CachedJudge(asker, self._cache, self._judged, self._progress["prompts"])
         extractor = UnusedExtractor if self._estimate else CachedExtractor
         embedder = UnusedEmbedder if self._estimate else CachedEmbedder
-        kind = extractor if callable(getattr(model, "extract", None)) else embedder
-        return kind(model, self._cache, self._texts, self._progress["texts"])
+        if callable(getattr(model, "extract", None)):
+            return extractor(model, self._cache, self._texts, self._progress["texts"])
+        return embedder(model, self._cache, self._texts, self._progress["texts"], self._start)
+
+
+def score_batches(
+    batches: Iterable[pa.RecordBatch],
+    descriptors: Sequence[Descriptor],
+    *,
+    cache: CacheLike = None,
+    progress: bool | None = None,
+    share: Share | None = None,
+) -> Generator[tuple[pa.RecordBatch, Account], None, None]:
+    """Yield the promised columns of each batch, checked, and the account of the batch.
+
+    This is all that a process does, whatever engine feeds it batches: the command itself, its workers, or a function
+    that maps iterators of record batches. Models are loaded at the first text that needs them, once per process.
+
+    Args:
+        batches: Rows with the columns that the descriptors read, of any type; further columns are left alone.
+        descriptors: What `plan` returned.
+        cache: As for `Run`.
+        progress: As for `Run`.
+        share: As for `Run`.
+
+    Raises:
+        CellError: A cell can't be read.
+        ScoringError: A descriptor broke its contract.
+    """
+    inputs, first = input_schema(descriptors), 0
+    with Run(descriptors, cache=cache, progress=progress, share=share) as run:
+        for batch in batches:
+            scored = run.score(read_inputs(batch, inputs, first))
+            _check(scored)
+            yield scored, run.take()
+            first += batch.num_rows
+
+
+def read_inputs(batch: pa.RecordBatch, inputs: pa.Schema, first: int = 0) -> pa.RecordBatch:
+    """Return the columns `inputs` of a batch of a file as descriptors read them; its first row is the file's `first`.
+
+    Raises:
+        CellError: Cells can't be read; all columns that hold some are named.
+    """
+    columns: list[pa.Array] = []
+    problems: list[str] = []
+    for field in inputs:
+        try:
+            columns.append(to_column(_cells(batch, field.name), field, lambda position: f"row {first + position}"))
+        except CellError as error:
+            problems.append(str(error))
+    if problems:
+        raise CellError("\n".join(problems))
+    return pa.RecordBatch.from_arrays(columns, schema=inputs)
+
+
+def output_fields(descriptors: Sequence[Descriptor]) -> pa.Schema:
+    """Return the columns that all descriptors promise, in order."""
+    return pa.schema([field for descriptor in descriptors for field in descriptor.outputs])
+
+
+def describe(descriptors: Sequence[Descriptor]) -> dict[str, dict[str, Any]]:
+    """Return the provenance of each score column: all that changes its values. No model is loaded, but looked for.
+
+    Raises:
+        ModelError: A model is not to be found.
+    """
+    return {descriptor.name: _provenance(descriptor) for descriptor in descriptors}
+
+
+def summarise(account: Account, provenance: Mapping[str, Mapping[str, Any]], started: float) -> RunSummary:
+    """Return the summary of a run that began at `started`; one warning says how many texts were cut."""
+    texts = account.texts
+    if texts.cut:
+        warnings.warn(
+            f"{texts.cut} of {texts.distinct} distinct texts are longer than the model reads. What becomes of them is "
+            "said by long_context among the method_params; 'window_max' reads contexts whole.",
+            TruncationWarning,
+            stacklevel=4,
+        )
+    return account.summary(provenance, time.perf_counter() - started, version("rag-descriptors"))
+
+
+def _check(scored: pa.RecordBatch) -> None:
+    problems = broken_columns(scored)
+    if problems:
+        raise ScoringError(
+            f"computed columns break their schema: {'; '.join(problems)}. Run check_descriptor on the descriptor."
+        )
+
+
+def _cells(batch: pa.RecordBatch, name: str) -> pa.Array | list[object]:
+    return parse_mixed(batch[name]) if is_mixed(batch.schema.field(name)) else batch[name]
+
+
+def _made(item: object, problems: list[str]) -> list[object]:
+    """Return the item, the plugin that it names in its place; none where `problems` then says why."""
+    if not isinstance(item, str):
+        return [item]
+    made: list[object] = []
+    problems += caught(lambda: made.append(make(item)))
+    return made
 
 
 def _is_descriptor(item: object) -> TypeGuard[Descriptor]:
@@ -228,9 +345,20 @@ def _conflicts(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> 
             taken[name] = "is written twice in one run. Give one of the two another alias."
 
 
-def _bind(descriptor: Descriptor, wrap: Any) -> Descriptor:
-    bind = getattr(descriptor, "bind", None)
-    return descriptor if bind is None else bind(wrap)
+def models_of(descriptor: Descriptor) -> list[Any]:
+    """Return the models that a descriptor uses, as far as it lets a run put something before them."""
+    models: list[Any] = []
+
+    def noted(model: Any) -> Any:
+        models.append(model)
+        return model
+
+    _bind(descriptor, noted)
+    return models
+
+
+def _bind(descriptor: Descriptor, wrap: Callable[[Any], Any]) -> Descriptor:
+    return descriptor.bind(wrap) if isinstance(descriptor, Bindable) else descriptor
 
 
 def _provenance(descriptor: Descriptor) -> dict[str, Any]:
@@ -252,7 +380,16 @@ def _compute(descriptor: Descriptor, batch: pa.RecordBatch) -> pa.RecordBatch:
             f"{descriptor!r} promised {descriptor.outputs.names} for {batch.num_rows} rows and computed "
             f"{computed.num_rows} rows of {computed.schema.to_string()}. Run check_descriptor on it."
         )
-    return computed
+    return _nan_to_null(computed, descriptor.name)
+
+
+def _nan_to_null(computed: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """Return the columns with one spelling of missing among the scores."""
+    place, scores = computed.schema.get_field_index(name), computed[name]
+    is_nan = pc.is_nan(scores)
+    if not pc.any(is_nan).as_py():
+        return computed
+    return computed.set_column(place, computed.schema.field(place), pc.if_else(is_nan, None, scores))
 
 
 def _statuses(descriptor: Descriptor, computed: pa.RecordBatch) -> pa.Array:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["ColumnSummary", "JudgeCounts", "RunSummary", "TextCounts"]
+__all__ = ["Account", "ColumnSummary", "JudgeCounts", "RunSummary", "Tally", "TextCounts", "fingerprint"]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -29,6 +29,11 @@ class TextCounts:
     distinct: int = 0
     encoded: int = 0
     cut: int = 0
+
+    def __add__(self, other: "TextCounts") -> "TextCounts":
+        return TextCounts(
+            distinct=self.distinct + other.distinct, encoded=self.encoded + other.encoded, cut=self.cut + other.cut
+        )
 
 
 @dataclass(kw_only=True)
@@ -120,6 +125,12 @@ class Tally:
         self.scores.append(scores.drop_null().cast(pa.float64()).to_numpy())
         self.statuses.update({str(pair["values"]): pair["counts"].as_py() for pair in pc.value_counts(statuses)})
 
+    def merge(self, other: "Tally") -> None:
+        """Count what another process counted, as if its rows followed."""
+        self.n_total += other.n_total
+        self.scores += other.scores
+        self.statuses += other.statuses
+
     def summary(self, provenance: Mapping[str, Any]) -> ColumnSummary:
         """Return the summary of all batches."""
         scores = np.concatenate([np.empty(0), *self.scores])
@@ -133,6 +144,38 @@ class Tally:
             statuses=dict(sorted(self.statuses.items())),
             provenance=provenance,
             fingerprint=fingerprint(provenance),
+        )
+
+
+@dataclass
+class Account:
+    """What a run did so far, or did with one batch.
+
+    Attributes:
+        rows: Rows scored.
+        tallies: One per score column, by name.
+        texts: What the embedders were given.
+        judge: What the judges were asked since the run began: one process asks them all, whose last word holds.
+    """
+
+    rows: int = 0
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    texts: TextCounts = field(default_factory=TextCounts)
+    judge: JudgeCounts = field(default_factory=JudgeCounts)
+
+    def merge(self, other: "Account") -> None:
+        """Add what was done next, in this process or another."""
+        self.rows += other.rows
+        self.texts += other.texts
+        self.judge = other.judge
+        for name, tally in other.tallies.items():
+            self.tallies.setdefault(name, Tally()).merge(tally)
+
+    def summary(self, provenance: Mapping[str, Mapping[str, Any]], seconds: float, version: str) -> RunSummary:
+        """Return the summary of all that was merged; `provenance` is that of each score column."""
+        columns = {name: self.tallies.get(name, Tally()).summary(made) for name, made in provenance.items()}
+        return RunSummary(
+            rows=self.rows, columns=columns, texts=self.texts, judge=self.judge, seconds=seconds, version=version
         )
 
 

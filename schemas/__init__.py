@@ -2,6 +2,7 @@
 
 from rag_descriptors.schemas.scores import (
     STATEMENTS,
+    broken_columns,
     condition_field,
     entities_field,
     output_schema,
@@ -16,6 +17,7 @@ from rag_descriptors.schemas.traces import trace_schema
 
 __all__ = [
     "STATEMENTS",
+    "broken_columns",
     "condition_field",
     "entities_field",
     "output_schema",

@@ -12,15 +12,17 @@
 | `condition_field` | bool | boolean | NA |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandera.pandas import Check, Column, DataFrameSchema
 
 __all__ = [
     "STATEMENTS",
+    "broken_columns",
     "condition_field",
     "entities_field",
     "output_schema",
@@ -85,13 +87,39 @@ def output_schema(fields: pa.Schema) -> DataFrameSchema:
     return DataFrameSchema({field.name: _column(field) for field in fields}, ordered=True, strict=True)
 
 
+def broken_columns(columns: pa.RecordBatch) -> list[str]:
+    """Return what is wrong with computed columns that are Arrow: the checks of `output_schema`, without pandas."""
+    return [
+        problem
+        for field, column in zip(columns.schema, columns.columns, strict=True)
+        for problem in _broken(field, column)
+    ]
+
+
+def _broken(field: pa.Field, column: pa.Array) -> Iterator[str]:
+    if not field.nullable and column.null_count:
+        yield f"column {field.name!r} holds {column.null_count} nulls"
+    values = column.flatten() if pa.types.is_list(column.type) else column
+    if RANGE in (field.metadata or {}):
+        low, high = _range(field)
+        found = pc.min_max(values).as_py()
+        worst = [value for value in found.values() if value is not None and (value < low or value > high)]
+        if worst:
+            yield f"column {field.name!r} holds {worst[0]}, which is not in [{low}, {high}]"
+
+
+def _range(field: pa.Field) -> tuple[float, float]:
+    low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
+    return low, high
+
+
 def _column(field: pa.Field) -> Column:
     dtypes = {pa.float64(): "float64", pa.int64(): "Int64", pa.bool_(): "boolean"}
     return Column(dtypes.get(field.type), checks=_checks(field), nullable=field.nullable)
 
 
 def _checks(field: pa.Field) -> list[Check]:
-    low, high = map(float, (field.metadata or {}).get(RANGE, b"-inf inf").split())
+    low, high = _range(field)
     in_range = Check.in_range(low, high)
     checks = {
         pa.float64(): in_range,

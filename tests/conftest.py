@@ -1,6 +1,7 @@
 """The fake encoder of the cases, and short ways to a descriptor over it and to a table."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -57,6 +58,80 @@ def table() -> Callable[..., pd.DataFrame]:
         return frame if index is None else frame.set_axis(index)
 
     return make
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch) -> Callable[..., Path]:
+    """Install a package in a folder of its own: the code of its module, and its descriptors by name."""
+
+    def install(name: str, code: str, **descriptors: str) -> Path:
+        folder = tmp_path / "packages"
+        about = folder / f"{name}-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [f"{descriptor} = {value}" for descriptor, value in descriptors.items()]
+        (about / "entry_points.txt").write_text("\n".join(["[rag_descriptors]", *lines, ""]))
+        (folder / f"{name}.py").write_text(code)
+        sys.modules.pop(name, None)  # another test's
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.setenv("PYTHONPATH", str(folder))
+        return folder
+
+    return install
+
+
+STUB = f"""
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag_descriptors import ContextRelevance
+from rag_descriptors.testing import FakeEmbedder
+
+
+@dataclass(frozen=True)
+class Logged(FakeEmbedder):
+    log: str | None = None
+    seconds: float = 0.0
+
+    def embed(self, texts, role):
+        time.sleep(self.seconds)
+        if self.log is not None:
+            with Path(self.log).open("a") as log:
+                log.writelines(f"{{os.getpid()}} {{text}}\\n" for text in texts)
+        return super().embed(texts, role)
+
+
+@dataclass(frozen=True, eq=False)
+class Stub(ContextRelevance):
+    '''ContextRelevance with the fake encoder of the cases; a log gets what is encoded, and by which process.'''
+
+    log: str | None = None
+    seconds: float = 0.0
+
+    def __post_init__(self):
+        if self.method_params is None:
+            embedder = Logged(vectors={VECTORS}, log=self.log, seconds=self.seconds)
+            object.__setattr__(self, "method_params", {{"embedder": embedder}})
+        super().__post_init__()
+"""
+
+
+@pytest.fixture
+def stub(package, tmp_path) -> Callable[..., Path]:
+    """Write a configuration of one ContextRelevance called `cr` with the fake encoder, which workers can load too."""
+    package("stub", STUB, Stub="stub:Stub")
+
+    def write(*lines: str, name: str = "stub.toml", run: str = "") -> Path:
+        table = ["type = 'Stub'", "input = 'question'", "contexts = 'contexts'"]
+        table += [] if any(line.startswith("alias") for line in lines) else ["alias = 'cr'"]
+        path = tmp_path / name
+        path.write_text("\n".join(["[[descriptors]]", *table, *lines, "[run]", run, ""]))
+        return path
+
+    return write
 
 
 @pytest.fixture

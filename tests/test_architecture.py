@@ -21,7 +21,7 @@ BOTTOM = {"errors", "options"}
 DATA = BOTTOM | {"longframe", "aggregations", "conditions", "schemas", "traces"}
 MODELS = BOTTOM | {"models", "progress"}
 CORE = DATA | {"base", "models"}
-RUN = CORE | {"summary", "progress", "cache", "scoring"}
+RUN = CORE | {"summary", "progress", "cache", "plugins", "scoring"}
 
 # A part and all that it may import; a folder is one part, and may import itself.
 ARROWS = {
@@ -44,6 +44,7 @@ ARROWS = {
     "relevance": CORE | {"similarity", "judging"},
     "relevancy": CORE | {"statements"},
     "entity_recall": CORE | {"matching", "judging"},
+    "plugins": BOTTOM | {"base"},
     "scoring": RUN,
     "frame": RUN,
     "testing": RUN | {"frame"},

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import warnings
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -351,15 +350,15 @@ def test_a_cache_that_cannot_be_made_is_4(command, traces, tmp_path):
     ids=lambda value: type(value).__name__,
 )
 def test_each_error_has_one_exit_code(command, tmp_path, traces, monkeypatch, error, code):
-    def fails(_):
+    def fails(*_):
         raise error
 
-    monkeypatch.setattr(cli, "open_traces", fails)
+    monkeypatch.setattr(cli, "open_inputs", fails)
     assert command("score", traces(), "-o", tmp_path / "o.csv") == (code, "", f"error: {error}\n")
 
 
 def test_a_fault_of_our_own_is_4_and_shown_whole(command, tmp_path, traces, monkeypatch):
-    monkeypatch.setattr(cli, "open_traces", lambda _: 1 / 0)
+    monkeypatch.setattr(cli, "open_inputs", lambda *_: 1 / 0)
     code, out, err = command("score", traces(), "-o", tmp_path / "o.csv")
     assert (code, out) == (4, "")
     assert "ZeroDivisionError" in err
@@ -390,25 +389,16 @@ def test_list(command):
     assert re.search(r"ContextRelevance .*rag-descriptors .*How relevant each context is to the question", out)
 
 
-@pytest.mark.parametrize(
-    ("value", "line"),
-    [
-        ("rag_descriptors.relevance:ContextRelevance", "How relevant each context is to the question, in [0, 1]"),
-        ("no_such_module:X", "does not load: ModuleNotFoundError"),
-        ("rag_descriptors:Nothing", "does not load: AttributeError"),
-        ("rag_descriptors.cli:SIGNAL_EXIT", "int("),
-    ],
-)
-def test_list_tells_of_each_entry(value, line):
-    assert cli._first_line(EntryPoint("X", value, "rag_descriptors")).startswith(line)
-
-
-def test_list_tells_of_entries_without_a_package(command, monkeypatch):
-    entries = [EntryPoint("B", "rag_descriptors.relevance:ContextRelevance", "g"), EntryPoint("A", "nowhere:A", "g")]
-    monkeypatch.setattr(cli, "entry_points", lambda group: entries)
-    code, out, _ = command("list")
-    assert code == 0
-    assert out.index("does not load") < out.index("How relevant")
+def test_list_tells_of_every_package(command, package, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    package("broken", "import no_such_module", Broken="broken:X")
+    package("one", "", Twice="one:X")
+    package("two", "", Twice="two:X")
+    code, out, err = command("list")
+    assert (code, err) == (0, "")
+    assert re.search(r"Broken .* broken .*does not load: ModuleNotFoundError", out)
+    assert re.search(r"Twice .* one, two .*is claimed by one", out)
+    assert out.index("Broken") < out.index("ContextRelevance") < out.index("Twice")
 
 
 # --- cache
@@ -503,3 +493,285 @@ def test_column_names_with_brackets_and_endings_in_capitals(command, traces, tmp
     code, out, _ = command("score", str(path), "-o", str(tmp_path / "out.CSV"), "--question", "q [/x] [bold]")
     assert code == 0
     assert "Ranking for q [/x] [bold] with contexts" in out
+
+
+# --- configurations, with the fake encoder of the cases
+
+STUBBED = ["output_scores = true", "output_status = true"]
+
+
+def load(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_configuration_is_scored(command, traces, stub, tmp_path):
+    path = traces(question=["north?", "east?"], contexts=[["N", "E"], ["N"]])
+    config = stub("tests = [{ gte = 0.7 }]", run=f"output = '{tmp_path / 'o.jsonl'}'\nlimit = 1\nno_cache = true")
+    code, out, err = command("score", path, "-c", config, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["columns"]["cr"]["mean"] == 0.75
+    assert load(tmp_path / "o.jsonl") == [
+        {"question": "north?", "contexts": ["N", "E"], "cr": 0.75, "cr: greater or equal to 0.7": True}
+    ]
+    assert not (tmp_path / "user").exists()
+    code, _, _ = command("score", path, "-c", config, "--limit", "2", "-o", tmp_path / "two.csv")
+    assert code == 0
+    assert (tmp_path / "two.csv").read_text().splitlines()[2] == '"east?","[""N""]",0.5,false'
+
+
+def test_columns_of_other_names(command, traces, stub, tmp_path):
+    path = traces(frage=["north?"], funde=[["N"]], question=["east?"])
+    config = stub("output_status = true", run="[columns]\nquestion = 'frage'\ncontexts = 'funde'")
+    output = tmp_path / "o.jsonl"
+    assert command("score", path, "-c", config, "-o", output, "--no-cache")[0] == 0
+    assert load(output) == [{"frage": "north?", "funde": ["N"], "question": "east?", "cr": 1.0, "cr status": "ok"}]
+    code, _, _ = command("score", path, "-c", config, "-o", output, "--no-cache", "--question", "question")
+    assert (code, load(output)[0]["cr"]) == (0, 0.5)
+    code, _, err = command("score", path, "-c", config, "-o", output, "--no-cache", "--question", "fragen")
+    assert code == 3
+    assert "column 'fragen', to be read as 'question', is missing. Did you mean 'frage'?" in one_message(err)
+
+
+def test_columns_that_nothing_reads(command, traces, stub, tmp_path):
+    config = stub(run="[columns]\nquestions = 'question'\nx = 'y'")
+    code, _, err = command("score", traces(), "-c", config, "-o", tmp_path / "o.csv")
+    assert code == 2
+    assert "columns: 'questions' is unknown. Did you mean 'question'?" in one_message(err)
+    assert "columns: 'x' is unknown." in err
+    assert "column 'y', to be read as 'x', is missing" in err
+
+
+def test_a_configuration_without_descriptors(command, traces, tmp_path):
+    (tmp_path / "c.toml").write_text("[columns]\nquestion = 'frage'\n[run]\noverwrite = true\nlimit = 0")
+    path, output = traces(frage=["q"], contexts=[["c"]]), tmp_path / "o.jsonl"
+    arguments = ["check", tmp_path / "c.toml", path]
+    code, out, err = command(*arguments)
+    assert (code, err) == (0, "")
+    assert "computes Ranking for frage with contexts, by ContextRelevance" in out
+    (tmp_path / "c.toml").write_text("[columns]\nx = 'frage'")
+    assert command("check", tmp_path / "c.toml", traces())[0] == 2
+    assert not output.exists()
+
+
+def test_a_wrong_configuration_is_2(command, traces, tmp_path):
+    (tmp_path / "c.toml").write_text("[[descriptors]]\ntype = 'Nothing'\n[run]\nlimt = 3\n[colums]\n")
+    code, out, err = command("score", traces(), "-c", tmp_path / "c.toml", "-o", tmp_path / "o.csv")
+    assert (code, out) == (2, "")
+    assert len(one_message(err).splitlines()) == 3
+    assert command("score", traces(), "-c", tmp_path / "no.toml", "-o", tmp_path / "o.csv")[0] == 2
+
+
+def test_an_output_must_be_named(command, traces, stub):
+    for arguments in ([], ["-c", stub()]):
+        code, out, err = command("score", traces(), *arguments)
+        assert (code, out) == (2, "")
+        assert "output: there is none. Say where to with -o FILE" in one_message(err)
+
+
+@pytest.mark.parametrize(
+    ("least", "code", "told"),
+    [
+        (None, 0, ""),
+        ("0.3333", 0, ""),
+        ("0.5", 5, "error: 'cr' covers 0.3333 of the rows, less than --min-coverage 0.5\n"),
+    ],
+)
+def test_f38_coverage_decides(command, traces, stub, tmp_path, least, code, told):
+    path = traces(question=["north?", "north?", None], contexts=[["NE"], [], ["N"]])
+    arguments = ["--min-coverage", least] if least else []
+    done = command(
+        "score", path, "-c", stub(), "-o", tmp_path / "o.jsonl", "--no-cache", "--json", "--summary",
+        tmp_path / "s.json", *arguments,
+    )  # fmt: skip
+    assert (done[0], done[2]) == (code, told)
+    column = json.loads(done[1])["columns"]["cr"]
+    assert (column["mean"], column["n_scored"], column["n_total"]) == (0.8, 1, 3)
+    assert column["coverage"] == pytest.approx(1 / 3)
+    assert json.loads((tmp_path / "s.json").read_text())["columns"]["cr"] == column
+    assert [row["cr"] for row in load(tmp_path / "o.jsonl")] == [0.8, None, None]
+
+
+def test_coverage_of_no_rows_is_not_low(command, tmp_path, stub):
+    (tmp_path / "in.jsonl").touch()
+    done = command("score", tmp_path / "in.jsonl", "-c", stub(), "-o", tmp_path / "o.csv", "--min-coverage", "1")
+    assert (done[0], done[2]) == (0, "")
+
+
+def test_f51_a_row_that_fails_fails_alone(command, traces, stub, tmp_path):
+    path = traces(question=["north?"] * 5, contexts=[["N"], ["Z"], ["E"], ["Z", "N"], ["S"]])
+    arguments = ["score", path, "-c", stub(*STUBBED), "-o", tmp_path / "o.jsonl", "--no-cache"]
+    assert command(*arguments)[0] == 0
+    rows = load(tmp_path / "o.jsonl")
+    assert [row["cr"] for row in rows] == [1.0, None, 0.5, None, 0.0]
+    assert [row["cr status"] for row in rows] == ["ok", "unusable_vector", "ok", "partial", "ok"]
+    assert command(*arguments, "--min-coverage", "1")[0] == 5
+
+
+def test_f10_f58_cells_of_csv_and_json(command, traces, stub, tmp_path):
+    pipes = ["ps | grep x", "| a | b |\n|---|---|"]
+    path = traces(question=["north?", None], contexts=[pipes, ["N"]])
+    for ending in ("csv", "jsonl"):
+        output = tmp_path / f"o.{ending}"
+        assert command("score", path, "-c", stub(*STUBBED), "-o", output, "--no-cache")[0] == 0
+    rows = load(tmp_path / "o.jsonl")
+    assert rows[0]["contexts"] == pipes
+    assert (rows[1]["cr"], rows[1]["cr scores"]) == (None, None)
+    read = pd.read_csv(tmp_path / "o.csv")
+    assert json.loads(read["contexts"][0]) == pipes
+    assert json.loads(read["cr scores"][0]) == rows[0]["cr scores"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "json", "csv"])
+def test_f12_a_quiet_hour(command, tmp_path, stub, ending):
+    (tmp_path / "in.jsonl").touch()
+    output = tmp_path / f"o.{ending}"
+    code, out, err = command("score", tmp_path / "in.jsonl", "-c", stub(*STUBBED), "-o", output, "--no-cache", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["rows"] == 0
+    if ending == "parquet":
+        assert list(pd.read_parquet(output).columns) == ["question", "contexts", "cr", "cr scores", "cr status"]
+
+
+def test_odd_column_names_end_in_what_to_type(command, traces, tmp_path):
+    path = traces(frage=["What is red?"], **{"die funde": [["An apple is red.", "The sky is blue."]]})
+    code, out, err = command("score", path, "-o", tmp_path / "o.csv")
+    assert (code, out) == (2, "")
+    assert "By what the columns hold, it may be: --question frage --contexts 'die funde'" in one_message(err)
+    assert '[columns]\nquestion = "frage"\ncontexts = "die funde"' in err
+
+
+def test_odd_column_names_under_a_configuration(command, traces, stub, tmp_path):
+    path = traces(frage=["north?", "east ?"], funde=[["N", "N E"], ["E"]])
+    arguments = ["score", path, "-c", stub(), "-o", tmp_path / "o.jsonl", "--no-cache"]
+    code, out, err = command(*arguments)
+    assert (code, out) == (3, "")
+    assert "column 'question' is missing" in one_message(err)
+    assert "By what the columns hold, it may be: --question frage --contexts funde" in err
+    assert command(*arguments, "--question", "frage", "--contexts", "funde")[0] == 0
+    code, _, err = command(*arguments, "--question", "frage")
+    assert code == 3
+    assert "By what the columns hold, it may be: --contexts funde" in err
+
+
+# --- presets
+
+SPANS = SAMPLE.parent / "presets" / "phoenix_spans.jsonl"
+
+
+@pytest.mark.parametrize("preset", ["phoenix", "auto"])
+def test_exports_of_other_tools(command, stub, tmp_path, preset):
+    code, _, err = command(
+        "score", SPANS, "-c", stub(run=f"preset = '{preset}'\nno_cache = true"), "-o", tmp_path / "o.jsonl"
+    )
+    assert (code, err) == (0, "warning: not used: 1 documents without text\n")
+    assert [row["trace_id"] for row in load(tmp_path / "o.jsonl")] == ["p1", "p2"]
+    code, out, err = command("check", stub(run=f"preset = '{preset}'\nrows = 'retriever'"), SPANS)
+    assert (code, err) == (0, "warning: not used: 1 documents without text\n")
+    assert out.startswith("inputs: 2 rows in 1 file, as phoenix writes them; columns trace_id, span_id, question")
+
+
+def test_presets_that_are_none(command, stub, tmp_path):
+    code, _, err = command(
+        "score", SPANS, "-c", stub(), "-o", tmp_path / "o.csv", "--preset", "phenix", "--rows", "span"
+    )
+    assert code == 2
+    assert "preset: 'phenix' is unknown. Did you mean 'phoenix'?" in one_message(err)
+    assert "rows: 'span' is unknown" in err
+
+
+# --- check and init
+
+
+def test_check_says_what_it_found(command, traces, stub, tmp_path):
+    path = traces(frage=["north?", None], contexts=['["N"]', None])
+    code, out, err = command("check", stub(run="[columns]\nquestion = 'frage'"), path)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "inputs: 2 rows in 1 file; columns frage, contexts",
+        "reads question: frage as string, 1 missing",
+        "reads contexts: as list<item: string>, 1 missing",
+        "computes cr, by Stub",
+    ]
+    code, out, _ = command("check", stub(run="[columns]\nquestion = 'frage'"), path, path, "--json")
+    found = json.loads(out)
+    assert (code, found["files"], found["rows"]) == (0, 2, 4)
+    assert found["reads"]["question"] == {"column": "frage", "as": "string", "missing": 2}
+    assert found["descriptors"]["cr"].startswith("Stub(input='question'")
+
+
+def test_check_names_all_that_is_wrong(command, traces, stub, tmp_path):
+    path = traces(question=[5, 6], context=["a", "b"], cr=[1, 2])
+    config = stub("[[descriptors]]", "type = 'Nothing'", run="limt = 1\noutput = 'nowhere/o.csv'")
+    code, out, err = command("check", config, path)
+    assert code == 2
+    assert "inputs: rows that can't all be read in 1 file" in out
+    for message in (
+        "number 2: the descriptor 'Nothing' is not installed",
+        "[run]: 'limt' is unknown",
+        "the folder 'nowhere' is not there",
+        "column 'contexts' is missing. Did you mean 'context'?",
+        "column 'cr' of Stub is in the table already",
+        "column 'question' can't be read:\n  row 0: found int 5",
+    ):
+        assert message in err
+
+
+@pytest.mark.parametrize(
+    ("columns", "run", "code"),
+    [
+        ({"question": [5], "contexts": ["c"]}, "", 3),
+        ({"question": ["q"], "context": ["c"]}, "", 3),
+        ({"question": ["q"], "contexts": ["c"]}, "limt = 1", 2),
+        ({"question": ["q"], "contexts": ["c"], "cr": [1]}, "", 2),
+        ({"question": ["q"], "contexts": ["c"], "cr": [1]}, "overwrite = true", 0),
+        ({"question": ["q", 5], "contexts": ["c", "c"]}, "limit = 1", 0),
+    ],
+)
+def test_exit_codes_of_check(command, traces, stub, columns, run, code):
+    assert command("check", stub(run=run), traces(**columns))[0] == code
+
+
+def test_check_without_a_configuration_or_inputs(command, traces, stub, tmp_path):
+    code, out, err = command("check", tmp_path / "no.toml", tmp_path / "no.csv")
+    assert (code, out) == (2, "")
+    assert "there is no such file. rag-descriptors init writes one" in err
+    assert "no.csv': there is no such file" in err
+    assert command("check", stub(), tmp_path / "no.csv")[0] == 2
+    (tmp_path / "c.toml").write_text("[[descriptors]]\ntype = 'Nothing'\n")
+    code, out, _ = command("check", tmp_path / "c.toml", traces(x=["y"]))
+    assert (code, out) == (2, "inputs: 1 rows in 1 file; columns x\n")
+
+
+def test_check_looks_for_no_model(process, tmp_path, stub, traces):
+    (tmp_path / "c.toml").write_text(
+        "[[descriptors]]\ntype = 'ContextRelevance'\ninput = 'question'\ncontexts = 'contexts'\n"
+        "method_params = { model = 'nobody/has-this' }"
+    )
+    done, loaded = process("check", tmp_path / "c.toml", traces(), before=NO_MODEL)
+    assert (done.returncode, done.stderr, loaded) == (0, "", [])
+    assert {path.name for path in tmp_path.iterdir()} == {"c.toml", "in.jsonl", "loaded", "packages"}
+
+
+def test_init(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("init") == (0, "", "rag-descriptors.toml written\n")
+    code, out, err = command("check", "rag-descriptors.toml", SAMPLE)
+    assert (code, err) == (0, "")
+    assert "inputs: 30 rows in 1 file" in out
+    code, _, err = command("init")
+    assert code == 2
+    assert "is there already. Give another name, or --force to replace it" in one_message(err)
+    (tmp_path / "rag-descriptors.toml").write_text("x")
+    assert command("init", "--force")[0] == 0
+    assert command("check", "rag-descriptors.toml", SAMPLE)[0] == 0
+    assert command("init", "nowhere/c.toml")[0] == 2
+    assert command("init", tmp_path)[0] == 2
+
+
+@pytest.mark.model
+def test_the_written_configuration_scores_as_the_command_does_without(command, tmp_path):
+    assert command("init", tmp_path / "c.toml")[0] == 0
+    arguments = ["score", SAMPLE, "--limit", "5", "--cache", tmp_path / "c.sqlite"]
+    assert command(*arguments, "-o", tmp_path / "1.jsonl")[0] == 0
+    assert command(*arguments, "-c", tmp_path / "c.toml", "-o", tmp_path / "2.jsonl")[0] == 0
+    assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "2.jsonl").read_bytes()

@@ -20,6 +20,7 @@ KINDS = {
     errors.JudgeError: (errors.ModelError,),
     errors.ReplyError: (),
     errors.ScoringError: (RuntimeError,),
+    errors.WorkerError: (RuntimeError,),
 }
 
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from rag_descriptors import Cache, ContextRelevance, add_descriptors
-from rag_descriptors.errors import CacheError, ModelNotFoundError, PlanError, ScoringError, TruncationWarning
+from rag_descriptors.errors import CacheError, CellError, ModelNotFoundError, PlanError, ScoringError, TruncationWarning
 from rag_descriptors.schemas import score_field, status_field
-from rag_descriptors.scoring import Run, input_schema, plan
+from rag_descriptors.scoring import Run, describe, input_schema, models_of, plan, score_batches, summarise
+from rag_descriptors.summary import Account
 from rag_descriptors.testing import FakeEmbedder
 from rag_descriptors.traces.columns import CONTEXTS, TEXT
 
@@ -86,7 +87,7 @@ class Nameless:
     inputs = outputs = pa.schema([])
 
 
-@pytest.mark.parametrize("item", ["ContextRelevance", ContextRelevance, None, 3, np.array([1, 2]), TRACES, Nameless()])
+@pytest.mark.parametrize("item", [ContextRelevance, None, 3, np.array([1, 2]), TRACES, Nameless()])
 def test_what_is_no_descriptor(relevance, item):
     for given in (item, [relevance(), item]):
         with pytest.raises(PlanError, match=r"is no descriptor\. Give objects such as ContextRelevance"):
@@ -209,3 +210,73 @@ def test_one_warning_for_all_that_was_cut(relevance, table):
     with pytest.warns(TruncationWarning) as caught:
         add_descriptors(table(("one two", ["three four", "five"]), ("one two", ["six seven"])), descriptors)
     assert [str(warning.message).split(" are longer")[0] for warning in caught] == ["3 of 4 distinct texts"]
+
+
+def test_batches_of_any_engine(relevance, embedder):
+    raw = [
+        pa.RecordBatch.from_pydict({"contexts": ['["N", "E"]'], "more": [1], "question": ["north?"]}),
+        pa.RecordBatch.from_pydict({"contexts": ["N"], "more": [2], "question": [" "]}),
+    ]
+    results = list(score_batches(iter(raw), [relevance(output_status=True)]))
+    assert [batch.to_pydict() for batch, _ in results] == [
+        {"cr": [0.75], "cr status": ["ok"]},
+        {"cr": [None], "cr status": ["missing_input"]},
+    ]
+    assert [(account.rows, account.texts.distinct) for _, account in results] == [(1, 3), (1, 0)]
+    total = Account()
+    for _, account in results:
+        total.merge(account)
+    summary = summarise(total, describe([relevance()]), 0)
+    assert (summary.rows, summary.columns["cr"].mean, summary.columns["cr"].n_total) == (2, 0.75, 2)
+    assert summary.columns["cr"].statuses == {"missing_input": 1, "ok": 1}
+
+
+def test_rows_of_later_batches_are_named_by_their_place(relevance):
+    raw = [pa.RecordBatch.from_pydict({"contexts": [cell] * 2, "question": ["q"] * 2}) for cell in ("[]", "['N' 'E']")]
+    with pytest.raises(CellError, match=r"column 'contexts' can't be read:\n  row 2: .*\n  row 3: "):
+        list(score_batches(iter(raw), [relevance()]))
+
+
+def test_no_batches_of_any_engine(relevance):
+    assert list(score_batches(iter(()), [relevance()])) == []
+
+
+def test_columns_are_checked_without_pandas():
+    with pytest.raises(ScoringError, match=r"break their schema: column 'given' holds 1.5, .*Run check_descriptor"):
+        list(score_batches(iter([batch(question=["a", "b"])]), [Given(batch(given=[0.5, 1.5]))]))
+
+
+def test_nan_is_a_missing_score():
+    with Run([Given(batch(given=[0.5, float("nan")]))]) as run:
+        assert run.score(batch(question=["a", "b"])).to_pydict() == {"given": [0.5, None]}
+        assert run.summary().columns["given"].statuses == {"not_scored": 1, "ok": 1}
+
+
+def test_the_models_of_a_descriptor(relevance, embedder):
+    assert models_of(relevance()) == [embedder]
+    assert models_of(Given(None)) == []
+
+
+def test_plugins_by_name_fit_a_table(package):
+    package("given", GIVEN, Given="given:Given")
+    (planned,) = plan(["Given"], ["question"])
+    assert planned.name == "given"
+    scored = add_descriptors(TRACES, ["Given"])
+    assert scored["given"].tolist() == [1.0, 1.0]
+    assert add_descriptors(TRACES, "Given").equals(scored)
+
+
+GIVEN = """
+from dataclasses import dataclass
+import pyarrow as pa
+from rag_descriptors.schemas import score_field
+
+@dataclass(frozen=True)
+class Given:
+    name: str = "given"
+    inputs = pa.schema([("question", pa.string())])
+    outputs = pa.schema([score_field("given")])
+
+    def compute(self, columns):
+        return pa.record_batch([pa.array([1.0] * columns.num_rows)], schema=self.outputs)
+"""

@@ -6,16 +6,18 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import compress
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import ModelError
+from rag_descriptors.errors import CacheError, ModelError
 from rag_descriptors.models.embedder import Embedder, Embeddings, Role
 from rag_descriptors.models.entities import Entities, EntityExtractor
 from rag_descriptors.models.judge import NOT_ASKED, Answer, Asker, Prompt, Usage, read
@@ -26,6 +28,7 @@ __all__ = [
     "CachedExtractor",
     "CachedJudge",
     "JudgeMeter",
+    "Share",
     "TextMeter",
     "UnusedEmbedder",
     "UnusedExtractor",
@@ -37,13 +40,26 @@ FIRST_BLOCK = 16  # texts
 SECONDS_A_BLOCK = 1
 VECTOR, ENTITIES, VERDICT = "vector", "entities", "verdict"
 BYTES_A_TOKEN = 4  # of English, in an estimate
+TURN_TIMEOUT_S = 60
 ITEM = 4  # bytes of an int32 or a float32
 
 
 class CachedEmbedder:
-    """An embedder that looks into a cache first, and stores what it has to encode as soon as it is known."""
+    """An embedder that looks into a cache first, and stores what it has to encode as soon as it is known.
 
-    def __init__(self, embedder: Embedder, cache: Cache, meter: "TextMeter", progress: Progress) -> None:
+    Args:
+        embedder: What encodes.
+        cache: Where vectors are looked up and kept.
+        meter: Counts the texts.
+        progress: Shows how many are to be encoded.
+        start: Where in its texts one process of several begins, a share of them. It looks into the cache again before
+            each block, so that all of them together encode most texts once; None where there are no others.
+    """
+
+    def __init__(
+        self, embedder: Embedder, cache: Cache, meter: "TextMeter", progress: Progress, start: float | None = None
+    ) -> None:
+        self._start = start
         self._embedder = embedder
         self._cache = cache
         self._meter = meter
@@ -65,14 +81,17 @@ class CachedEmbedder:
         known = self._known(keys)
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
-        for places in _blocks(sorted(missing, key=lambda place: len(texts[place]), reverse=True)):
-            answers = self._encode([texts[place] for place in places], role)
-            encoded = dict(zip((keys[place] for place in places), answers, strict=True))
-            self._keep(encoded)
+        missing.sort(key=lambda place: len(texts[place]), reverse=True)
+        first, n_encoded = int(len(missing) * (self._start or 0)), 0
+        for places in _blocks(missing[first:] + missing[:first]):
+            known |= {} if self._start is None else self._known([keys[place] for place in places])
+            left = [place for place in places if keys[place] not in known]
+            encoded = self._encode({keys[place]: texts[place] for place in left}, role)
             known |= encoded
+            n_encoded += len(encoded)
             self._progress.advance(len(places))
         embeddings = self._unpack([known[key] for key in keys])
-        self._meter.count(keys, embeddings.unread > 0, n_encoded=len(missing))
+        self._meter.count(keys, embeddings.unread > 0, n_encoded=n_encoded)
         return embeddings
 
     def _known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -99,7 +118,15 @@ class CachedEmbedder:
             )
         return _unpack(answers)
 
-    def _encode(self, texts: list[str], role: Role) -> list[bytes]:
+    def _encode(self, texts: Mapping[bytes, str], role: Role) -> dict[bytes, bytes]:
+        """Encode texts by key, and keep what they come to."""
+        if not texts:
+            return {}
+        answers = dict(zip(texts, self._answers([*texts.values()], role), strict=True))
+        self._keep(answers)
+        return answers
+
+    def _answers(self, texts: list[str], role: Role) -> list[bytes]:
         read = self._embedder.embed(texts, role)
         try:
             vectors, unread = np.asarray(read.vectors, np.float32), np.asarray(read.unread, np.int32)
@@ -367,13 +394,33 @@ def _sum(total: float | None, more: float | None) -> float | None:
     return total if more is None else (total or 0.0) + more
 
 
-class TextMeter:
-    """Counts the distinct texts of a run; which ones they were is kept on disk, not in memory."""
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The part that one process has in a run of several.
 
-    def __init__(self) -> None:
+    Attributes:
+        seen: The file in which they count texts together.
+        start: Where in its texts it begins to encode, a share of them that no other process has.
+    """
+
+    seen: Path
+    start: float
+
+
+class TextMeter:
+    """Counts the distinct texts of a run; which ones they were is kept on disk, not in memory.
+
+    Args:
+        path: A file that the processes of one run share: a text is counted by the first that meets it, so that their
+            counts add up. None is a temporary one.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
         self.distinct = self.encoded = self.cut = 0
-        self._seen = sqlite3.connect("", check_same_thread=False)
-        self._seen.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        with _counting():
+            self._seen = sqlite3.connect(path or "", timeout=TURN_TIMEOUT_S, check_same_thread=False)
+            self._seen.execute("PRAGMA synchronous = OFF")
+            self._seen.execute("CREATE TABLE IF NOT EXISTS seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
 
     def count(self, keys: Sequence[bytes], is_cut: npt.NDArray[np.bool_], *, n_encoded: int) -> None:
         """Count texts by key, each once in a run."""
@@ -387,5 +434,14 @@ class TextMeter:
         self._seen.close()
 
     def _first_seen(self, keys: Iterable[bytes]) -> int:
-        with self._seen as connection:
+        with _counting(), self._seen as connection:
             return connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", ((key,) for key in keys)).rowcount
+
+
+@contextmanager
+def _counting() -> Iterator[None]:
+    """Say what failed where the temporary file of counted texts can't be written."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise CacheError(f"texts can't be counted in a temporary file: {error}. Make room for it in TMPDIR.") from error

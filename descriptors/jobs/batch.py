@@ -1,36 +1,71 @@
 """Scoring trace files: a loop over record batches."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from rag_descriptors.base import Descriptor
-from rag_descriptors.errors import OptionError
-from rag_descriptors.frame import to_pandas
-from rag_descriptors.jobs.outputs import check_output, open_output
+from rag_descriptors.errors import CellError, MissingColumnError, OptionError, PlanError, suggest
+from rag_descriptors.jobs.guess import how_to_name
+from rag_descriptors.jobs.outputs import check_output, open_output, to_json
+from rag_descriptors.jobs.workers import score_in_workers
+from rag_descriptors.options import unknown
 from rag_descriptors.relevance import ContextRelevance
-from rag_descriptors.scoring import CacheLike, OnConflict, Run, input_schema, plan
-from rag_descriptors.summary import RunSummary
-from rag_descriptors.traces.columns import is_settled, to_column
+from rag_descriptors.scoring import (
+    CacheLike,
+    OnConflict,
+    describe,
+    input_schema,
+    output_fields,
+    plan,
+    read_inputs,
+    score_batches,
+    summarise,
+)
+from rag_descriptors.summary import Account, RunSummary, fingerprint
+from rag_descriptors.traces.columns import is_settled
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, find_column
-from rag_descriptors.traces.readers import Traces, is_mixed, parse_mixed
+from rag_descriptors.traces.readers import Traces, is_mixed
 
-__all__ = ["default_descriptors", "score_traces"]
+__all__ = ["check_cells", "chosen", "count_cells", "default_descriptors", "plan_traces", "score_traces", "select"]
+
+BYTES_AT_ONCE = 256 * 1024 * 1024
+METADATA = b"rag_descriptors"
+
+
+def chosen(
+    traces: Traces, descriptors: Sequence[Descriptor], columns: Mapping[str, str]
+) -> tuple[Sequence[Descriptor], Mapping[str, str]]:
+    """Return the descriptors and the renamed columns: those given or, without a descriptor, the default ones.
+
+    Raises:
+        OptionError: There is no default, for no column has a known name.
+    """
+    if descriptors:
+        return descriptors, columns
+    names = {kind: columns.get(kind) for kind in ("question", "contexts")}
+    others = {new: old for new, old in columns.items() if new not in names}
+    return default_descriptors(traces, **names), others
 
 
 def default_descriptors(
-    columns: Sequence[str], *, question: str | None = None, contexts: str | None = None
+    traces: Traces, *, question: str | None = None, contexts: str | None = None
 ) -> list[Descriptor]:
     """Return what is computed when nothing is asked for: `ContextRelevance` on the columns given, or known by name.
 
     Files without a row may name no columns: then it is computed on the first known names.
 
     Raises:
-        OptionError: No column has a known name.
+        OptionError: No column has a known name; the message says which ones look as if they held what is missing.
     """
+    columns = traces.schema.names
     names = {"question": question, "contexts": contexts}
     found = {kind: name or find_column(kind, columns or KNOWN_COLUMNS[kind]) for kind, name in names.items()}
     problems = [
@@ -40,7 +75,7 @@ def default_descriptors(
         if name is None
     ]
     if problems:
-        raise OptionError("\n".join(problems))
+        raise OptionError("\n".join([*problems, *how_to_name(traces, found)]))
     return [ContextRelevance(str(found["question"]), str(found["contexts"]), output_scores=True, output_status=True)]
 
 
@@ -49,23 +84,28 @@ def score_traces(
     output: Path,
     descriptors: Sequence[Descriptor],
     *,
+    columns: Mapping[str, str] | None = None,
     cache: CacheLike = None,
     on_conflict: OnConflict = "error",
     limit: int | None = None,
+    workers: int = 1,
     progress: bool | None = None,
 ) -> RunSummary:
     """Write the rows of `traces`, with the columns of the descriptors, to a file, and return the summary.
 
     Rows are read, scored and written in batches, so that memory does not grow with their number. Vectors go into
-    `cache` as they are made: run again after an interruption, nothing is encoded twice.
+    `cache` as they are made: run again after an interruption, nothing is encoded twice. The file takes its name when it
+    is whole; of two runs onto one name, the last to end has it.
 
     Args:
         traces: What `open_traces` returned.
         output: The file, of a format by its ending; an earlier one is replaced when the new one is whole.
         descriptors: What to compute.
+        columns: Columns of the files, by the names that the descriptors read. In the output they keep their own names.
         cache: A path or a `Cache`; None keeps vectors for this run.
         on_conflict: What to do about a column that is there already: `"error"`, or `"overwrite"`.
         limit: Only the first rows, this many.
+        workers: How many processes score; several share the cores, and need descriptors that can be pickled.
         progress: Whether to show a bar; None shows one where somebody looks.
 
     Raises:
@@ -73,56 +113,139 @@ def score_traces(
         PlanError: Descriptors and columns do not fit.
         CellError: Cells can't be read; raised before a model loads.
         ModelError: A model is not to be found, or does not load.
+        WorkerError: A worker process died.
     """
+    started = time.perf_counter()
     check_output(output)
     if any(output.exists() and output.samefile(file) for file in traces.files):
         raise OptionError(f"output {str(output)!r} is one of the inputs. Give another name.")
+    columns = columns or {}
     if not traces.schema.names:  # JSON without a row names no columns
-        traces = replace(traces, schema=input_schema(descriptors))
-    planned = plan(descriptors, traces.schema.names, on_conflict=on_conflict)
-    _check_cells(traces, input_schema(planned), limit)
-    with Run(planned, cache=cache, progress=progress) as run:
-        schema = _with_columns(traces.schema, run.outputs)
-        with open_output(output, schema) as write:
-            for batch, inputs in _read(traces, input_schema(planned), limit):
-                scored = run.score(inputs)
-                to_pandas(pa.Table.from_batches([scored]))  # checks the columns against their schema
-                write(_assemble(schema, batch, scored))
-        return run.summary()
+        fields = [field.with_name(columns.get(field.name, field.name)) for field in input_schema(descriptors)]
+        traces = replace(traces, schema=pa.schema(fields))
+    planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
+    check_cells(traces, input_schema(planned), columns, limit)
+    provenance = describe(planned)
+    schema = _with_columns(traces.schema, output_fields(planned), provenance)
+    score = score_batches if workers == 1 else partial(score_in_workers, n_workers=workers)
+    waiting, account = deque[pa.RecordBatch](), Account()
+
+    def inputs() -> Iterator[pa.RecordBatch]:
+        for batch in _bounded(traces.batches(limit)):
+            waiting.append(batch)
+            yield select(batch, input_schema(planned), columns)
+
+    with (
+        open_output(output, schema) as write,
+        closing(score(inputs(), planned, cache=cache, progress=progress)) as done,
+    ):
+        for scored, counted in done:
+            write(_assemble(schema, waiting.popleft(), scored))
+            account.merge(counted)
+    return summarise(account, provenance, started)
 
 
-def _check_cells(traces: Traces, inputs: pa.Schema, limit: int | None) -> None:
-    """Read all cells once where their type leaves it open whether they can be read."""
-    unsettled = pa.schema([field for field in inputs if not _is_settled(traces.schema.field(field.name), field)])
+def plan_traces(
+    traces: Traces,
+    descriptors: Sequence[Descriptor],
+    *,
+    columns: Mapping[str, str],
+    on_conflict: OnConflict = "error",
+) -> list[Descriptor]:
+    """Return the descriptors, once it is certain that they fit the columns of the files.
+
+    Raises:
+        PlanError: They do not, or `columns` names what is not there, or what no descriptor reads; all faults at once.
+    """
+    names, read = traces.schema.names, input_schema(descriptors).names
+    errors = [*_wrong_columns(columns, names, read)]
+    planned: list[Descriptor] = []
+    try:
+        planned = plan(descriptors, [*names, *(new for new in columns if new not in names)], on_conflict=on_conflict)
+    except PlanError as error:
+        errors.append(error)
+    if errors:
+        raised = type(errors[0]) if len(errors) == 1 else PlanError
+        sought = {*read} - {*names, *columns}
+        hints = how_to_name(traces, {kind: None if kind in sought else kind for kind in ("question", "contexts")})
+        raise raised("\n".join([*map(str, errors), *hints]))
+    return planned
+
+
+def _wrong_columns(columns: Mapping[str, str], names: Sequence[str], read: Sequence[str]) -> Iterator[PlanError]:
+    lost = {new: old for new, old in columns.items() if old not in names}
+    if lost:
+        texts = (
+            f"column {old!r}, to be read as {new!r}, is missing.{suggest(old, names)}" for new, old in lost.items()
+        )
+        yield MissingColumnError("\n".join(texts))
+    unread = unknown("columns", columns, read)
+    if unread:
+        yield PlanError("\n".join(unread))
+
+
+def check_cells(traces: Traces, inputs: pa.Schema, columns: Mapping[str, str], limit: int | None = None) -> None:
+    """Read all cells once where their type leaves it open whether they can be read.
+
+    Raises:
+        CellError: Cells can't be read; each column that holds some is named, with its first ones.
+    """
+    found = {field.name: traces.schema.field(columns.get(field.name, field.name)) for field in inputs}
+    unsettled = pa.schema([field for field in inputs if not _is_settled(found[field.name], field)])
     if unsettled.names:
-        for _ in _read(traces, unsettled, limit):
-            pass
+        count_cells(traces, unsettled, columns, limit)
 
 
-def _read(traces: Traces, inputs: pa.Schema, limit: int | None) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Yield batches of traces, each with its input columns as descriptors read them."""
-    first = 0
-    for batch in traces.batches(limit):
-        columns = [to_column(_cells(batch, field.name), field, partial(_row_name, first)) for field in inputs]
-        yield batch, pa.RecordBatch.from_arrays(columns, schema=inputs)
-        first += batch.num_rows
+def count_cells(
+    traces: Traces, inputs: pa.Schema, columns: Mapping[str, str], limit: int | None = None
+) -> tuple[int, dict[str, int]]:
+    """Read the cells of all columns `inputs`; return the number of rows, and how many cells are missing in each.
+
+    Raises:
+        CellError: As `check_cells` says.
+    """
+    rows, missing = 0, dict.fromkeys(inputs.names, 0)
+    problems: dict[str, str] = {}
+    for batch in _bounded(traces.batches(limit)):
+        for field in inputs:
+            schema = pa.schema([field] if field.name not in problems else [])
+            try:
+                read = read_inputs(select(batch, schema, columns), schema, rows)
+                missing[field.name] += sum(column.null_count for column in read.columns)
+            except CellError as error:
+                problems[field.name] = str(error)
+        rows += batch.num_rows
+    if problems:
+        raise CellError("\n".join(problems.values()))
+    return rows, missing
+
+
+def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str]) -> pa.RecordBatch:
+    """Return those columns of a batch of files that descriptors read, as they are, under the names that they read."""
+    names = [columns.get(name, name) for name in inputs.names]
+    fields = [batch.schema.field(name).with_name(new) for name, new in zip(names, inputs.names, strict=True)]
+    return pa.RecordBatch.from_arrays([batch[name] for name in names], schema=pa.schema(fields))
+
+
+def _bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Halve batches until each is of a size that Arrow's texts, whose offsets have 32 bits, can hold."""
+    for batch in batches:
+        if batch.nbytes <= BYTES_AT_ONCE or batch.num_rows == 1:
+            yield batch
+        else:
+            half = batch.num_rows // 2
+            yield from _bounded(iter((batch.slice(0, half), batch.slice(half))))
 
 
 def _is_settled(found: pa.Field, wanted: pa.Field) -> bool:
     return not is_mixed(found) and is_settled(found.type, wanted.type)
 
 
-def _cells(batch: pa.RecordBatch, name: str) -> pa.Array | list[object]:
-    return parse_mixed(batch[name]) if is_mixed(batch.schema.field(name)) else batch[name]
-
-
-def _row_name(first: int, position: int) -> str:
-    return f"row {first + position}"
-
-
-def _with_columns(schema: pa.Schema, added: pa.Schema) -> pa.Schema:
+def _with_columns(schema: pa.Schema, added: pa.Schema, provenance: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
+    """Return the columns of the output; what each score column was made with goes along, as JSON."""
     fields = {field.name: field for field in [*schema, *(field.remove_metadata() for field in added)]}
-    return pa.schema(fields.values())
+    made = {name: {"fingerprint": fingerprint(made), **made} for name, made in provenance.items()}
+    return pa.schema(fields.values(), metadata={METADATA: to_json(made)})
 
 
 def _assemble(schema: pa.Schema, batch: pa.RecordBatch, scored: pa.RecordBatch) -> pa.RecordBatch:

@@ -48,8 +48,9 @@ def check_place(option: str, path: Path) -> None:
     """
     if path.is_dir():
         raise OptionError(f"{option} {str(path)!r} is a folder. Give the name of a file.")
-    if not path.parent.is_dir():
-        raise OptionError(f"{option} {str(path)!r}: the folder {str(path.parent)!r} is not there. Make it first.")
+    folder = _target(path).parent
+    if not folder.is_dir():
+        raise OptionError(f"{option} {str(path)!r}: the folder {str(folder)!r} is not there. Make it first.")
 
 
 @contextmanager
@@ -68,13 +69,17 @@ def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
                 write(batch)
 
         yield write_told
+        with _told(path):
+            stack.close()
 
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Name the file in what Arrow and Python say of a value."""
+    """Name the file in what the system says of it, and in what Arrow and Python say of a value."""
     try:
         yield
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror or error}; nothing was written", str(path)) from error
     except (pa.ArrowException, OverflowError) as error:
         raise FormatError(
             f"{path} can't be written as {path.suffix}: {error}. Give it another ending, or convert the column."
@@ -85,21 +90,29 @@ def _told(path: Path) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Yield a temporary file beside `path` that replaces it when the block ends without an error.
 
-    One that a killed process left behind is removed once nothing was written to it for a day.
+    Of two processes that write to one name, each has a temporary file of its own, and the last to end has the name. The
+    target of a link is replaced, not the link. A temporary file that a killed process left behind is removed once
+    nothing was written to it for a day.
     """
+    path = _target(path)
     for part in path.parent.glob(f".{escape(path.name)}.*.part"):
         if time.time() - part.stat().st_mtime > SECONDS_A_DAY:
             part.unlink(missing_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
         try:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            with _told(path):
+                file.flush()
+                os.fsync(file.fileno())
             Path(file.name).chmod(0o666 & ~_umask())
             Path(file.name).replace(path)
         except BaseException:
             Path(file.name).unlink(missing_ok=True)
             raise
+
+
+def _target(path: Path) -> Path:
+    return path.resolve() if path.is_symlink() else path
 
 
 def to_json(value: object) -> str:
@@ -130,7 +143,7 @@ def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
 @contextmanager
 def _arrow(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
     """Columns encoded by a dictionary are decoded: a file takes one dictionary a column, batches may bring several."""
-    plain = pa.schema([field.with_type(_decoded(field.type)) for field in schema])
+    plain = pa.schema([field.with_type(_decoded(field.type)) for field in schema], metadata=schema.metadata)
     with pa.ipc.new_file(file, plain) as writer:
         yield lambda batch: writer.write_batch(batch.cast(plain))
 

@@ -24,7 +24,7 @@ import platformdirs
 from rag_descriptors.errors import ModelError
 from rag_descriptors.models.find import import_extra, model_digest
 
-__all__ = ["Encoder", "load_encoder"]
+__all__ = ["Encoder", "load_encoder", "n_cores"]
 
 Vectors = npt.NDArray[np.float32]
 Features = dict[str, Any]
@@ -86,7 +86,7 @@ def _load(folder: Path, backend: str, dtype: str, device: str | None, batch_size
     on_cpu = model.device.type == "cpu"
     if on_cpu and dtype == "bfloat16" and not _has_bfloat16():
         warnings.warn("this processor has no bfloat16 units: bfloat16 will not be faster here", stacklevel=5)
-    n_workers = _n_cores() if on_cpu else 1
+    n_workers = n_cores() if on_cpu else 1
     forward = BACKENDS[backend](model, folder, dtype, n_workers)
     return Encoder(model, forward, batch_size or (1 if on_cpu else BATCH_ON_DEVICE), n_workers)
 
@@ -235,5 +235,8 @@ def _has_bfloat16() -> bool:
     return any(getattr(cpu, probe, bool)() for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
 
 
-def _n_cores() -> int:
+def n_cores() -> int:
+    """Return how many cores this process is to use: those it may run on, or fewer where the user or a job says so."""
+    if os.environ.get("OMP_NUM_THREADS", "").isdecimal():
+        return max(int(os.environ["OMP_NUM_THREADS"]), 1)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -12,7 +12,7 @@ from rag_descriptors.cache.cached import (
     UnusedExtractor,
     digest,
 )
-from rag_descriptors.errors import CacheWarning, ModelError
+from rag_descriptors.errors import CacheError, CacheWarning, ModelError
 from rag_descriptors.models.embedder import Embeddings
 from rag_descriptors.models.entities import Entities
 from rag_descriptors.progress import Progress
@@ -341,3 +341,28 @@ def test_an_unused_extractor_counts_and_reads_nothing(extracting, cache, meter):
     assert words.texts == ["a"]
     assert (unused._meter.distinct, unused._meter.encoded) == (3, 2)
     unused._meter.close()
+
+
+def test_texts_that_cannot_be_counted(tmp_path):
+    with pytest.raises(CacheError, match=r"texts can't be counted in a temporary file: .*Make room for it in TMPDIR"):
+        TextMeter(tmp_path)
+
+
+def test_processes_begin_at_places_of_their_own_and_look_again(cache):
+    """What another process stores while this one works is not encoded again."""
+    texts = [f"text {'x' * n}" for n in range(64)]
+    other = CachedEmbedder(FakeEmbedder(), cache, TextMeter(), Progress("texts", show=False))
+
+    class Slow(FakeEmbedder):
+        def embed(self, given, role):
+            if not self.texts:
+                other.embed(texts[32:48], role)
+            return super().embed(given, role)
+
+    meter, embedder = TextMeter(), Slow()
+    cached = CachedEmbedder(embedder, cache, meter, Progress("texts", show=False), start=0.5)
+    vectors = cached.embed(texts, "document").vectors
+    order = [*texts[::-1][32:], *texts[::-1][:32]]
+    assert embedder.texts == [text for text in order if text not in texts[32:48]]
+    assert (meter.distinct, meter.encoded) == (64, 48)
+    assert (vectors == FakeEmbedder().embed(texts, "document").vectors).all()

@@ -15,10 +15,12 @@ import pytest
 
 from rag_descriptors import Cache, ContextRelevance
 from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, OptionError, ScoringError
+from rag_descriptors.jobs import batch
 from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.jobs.config import read_config
 from rag_descriptors.testing import FakeEmbedder
 from rag_descriptors.traces import readers
-from rag_descriptors.traces.readers import open_traces
+from rag_descriptors.traces.readers import Traces, open_traces
 
 SAMPLE = Path(__file__).parents[1] / "data" / "traces_mtrag.jsonl"
 FORMATS = ["parquet", "arrow", "stream.arrow", "feather", "jsonl", "json", "csv"]
@@ -312,13 +314,18 @@ def test_missing_columns(cases, relevance, tmp_path):
     ],
 )
 def test_default_descriptors(columns, options, expected):
-    (descriptor,) = default_descriptors(columns, **options)
+    (descriptor,) = default_descriptors(named(columns), **options)
     assert descriptor == ContextRelevance(*expected, output_scores=True, output_status=True)
+
+
+def named(columns):
+    """Traces that have these columns, and no row."""
+    return Traces([], pa.schema([(name, pa.string()) for name in columns]), [])
 
 
 def test_unknown_columns_name_the_way_out():
     with pytest.raises(OptionError) as error:
-        default_descriptors(["frage", "texte"])
+        default_descriptors(named(["frage", "texte"]))
     first, second = str(error.value).splitlines()
     assert "no column of question is known among 'frage', 'texte'. Name it with --question COLUMN" in first
     assert "no column of contexts is known among 'frage', 'texte'. Name it with --contexts COLUMN" in second
@@ -378,3 +385,84 @@ def test_columns_of_a_file_are_checked_too(score, tmp_path, relevance):
     with pytest.raises(ScoringError, match=r"break their schema: .*5\.0"):
         score(tmp_path / "in.jsonl", descriptor=descriptor)
     assert not (tmp_path / "out.parquet").exists()
+
+
+# --- workers, provenance, sizes
+
+
+def test_workers_write_the_same_file(cases, stub, tmp_path):
+    config, problems = read_config(stub("output_scores = true"))
+    assert problems == []
+    big = pa.concat_tables([cases] * 2000)
+    path = save(tmp_path / "in.parquet", big)
+    one = score_traces(open_traces([str(path)]), tmp_path / "1.parquet", config.descriptors)
+    two = score_traces(open_traces([str(path)]), tmp_path / "2.parquet", config.descriptors, workers=2)
+    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "2.parquet").read_bytes()
+    assert two.columns == one.columns
+    assert (two.rows, two.texts.distinct, two.texts.cut) == (10_000, 4, 0)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_what_columns_were_made_with_stands_in_the_file(score, cases, tmp_path, relevance, ending):
+    path = save(tmp_path / "in.parquet", cases)
+    output = tmp_path / f"out.{ending}"
+    summary = score_traces(open_traces([str(path)]), output, [relevance(), relevance(alias="other")])
+    schema = pa.parquet.read_schema(output) if ending == "parquet" else pa.ipc.open_file(output).schema
+    made = json.loads(schema.metadata[b"rag_descriptors"])
+    assert made["cr"]["fingerprint"] == summary.columns["cr"].fingerprint
+    assert {name: value for name, value in made["cr"].items() if name != "fingerprint"} == json.loads(
+        json.dumps(summary.columns["cr"].provenance)
+    )
+    assert list(made) == ["cr", "other"]
+
+
+def test_duckdb_reads_what_was_written(score, cases, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    score(save(tmp_path / "in.jsonl", cases))
+    score(save(tmp_path / "in.jsonl", cases), ending="csv")
+    query = 'SELECT id, cr, "cr scores", "cr status" FROM \'{}\' ORDER BY id'
+    rows = duckdb.sql(query.format(tmp_path / "out.parquet")).fetchall()
+    assert rows == list(zip([1, 2, 3, 4, 5], MEANS, SCORES, STATUSES, strict=True))
+    rows = duckdb.sql(query.format(tmp_path / "out.csv")).fetchall()
+    assert [row[1] for row in rows] == MEANS
+    assert json.loads(rows[4][2]) == SCORES[4]
+
+
+def test_batches_are_bounded_in_bytes(score, cases, tmp_path, monkeypatch):
+    path = save(tmp_path / "in.parquet", cases)
+    expected = score(path)
+    seen = []
+    monkeypatch.setattr(batch, "BYTES_AT_ONCE", 1)
+    original = batch.select
+    monkeypatch.setattr(batch, "select", lambda rows, *more: seen.append(rows.num_rows) or original(rows, *more))
+    assert score(path) == expected
+    assert seen == [1] * 5
+
+
+def test_nan_is_missing_in_files(tmp_path, relevance):
+    class Nan(ContextRelevance):
+        def compute(self, columns):
+            computed = super().compute(columns)
+            return computed.set_column(0, computed.schema.field(0), pa.array([0.5, float("nan")]))
+
+    (tmp_path / "in.jsonl").write_text('{"question": "q", "contexts": ["a"]}\n' * 2)
+    descriptor = Nan("question", "contexts", method_params={"embedder": FakeEmbedder()}, alias="cr")
+    summary = score_traces(open_traces([str(tmp_path / "in.jsonl")]), tmp_path / "out.parquet", [descriptor])
+    assert pa.parquet.read_table(tmp_path / "out.parquet")["cr"].to_pylist() == [0.5, None]
+    assert (summary.columns["cr"].n_scored, summary.columns["cr"].mean) == (1, 0.5)
+
+
+def test_all_columns_with_bad_cells_are_named(score, tmp_path):
+    rows = [{"question": 5 if n == 3 else "q", "contexts": "['N' 'E']" if n > 4000 else "[]"} for n in range(9000)]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(CellError) as error:
+        score(tmp_path / "in.jsonl")
+    assert "column 'question' can't be read:\n  row 3: " in str(error.value)
+    assert "column 'contexts' can't be read:\n  row 4001: " in str(error.value)
+
+
+def test_renamed_columns_without_rows(relevance, tmp_path):
+    (tmp_path / "in.jsonl").touch()
+    traces = open_traces([str(tmp_path / "in.jsonl")])
+    score_traces(traces, tmp_path / "out.parquet", [relevance()], columns={"question": "frage"})
+    assert pa.parquet.read_schema(tmp_path / "out.parquet").names == ["frage", "contexts", "cr"]

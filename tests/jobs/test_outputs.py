@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.jobs.outputs import check_output, check_place, open_output, replacing, to_json
+from rag_descriptors.jobs.outputs import _told, check_output, check_place, open_output, replacing, to_json
 from rag_descriptors.traces.readers import open_traces
 
 ENDINGS = ["parquet", "arrow", "feather", "jsonl", "json", "csv"]
@@ -258,3 +258,31 @@ def test_a_full_disk_leaves_nothing_behind(small_disk, ending):
     path.write_text("old")
     assert write_much(path, "disk") == "errno 28\n"  # ENOSPC
     assert (path.read_text(), list(small_disk.iterdir())) == ("old", [path])
+
+
+def test_the_target_of_a_link_is_replaced(tmp_path):
+    (tmp_path / "data").mkdir()
+    link, target = tmp_path / "out.csv", tmp_path / "data" / "real.csv"
+    link.symlink_to(target)
+    for content in ("x", "y"):  # a link that leads nowhere yet, and one to a file
+        check_output(link)
+        written(link, pa.table({"a": [content]}))
+        assert link.is_symlink()
+        assert target.read_text() == f'"a"\n"{content}"\n'
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["real.csv"]
+
+
+def test_a_link_into_a_folder_that_is_not_there(tmp_path):
+    (tmp_path / "out.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
+    with pytest.raises(OptionError, match=r"the folder '.*nowhere' is not there"):
+        check_output(tmp_path / "out.csv")
+
+
+def test_a_full_disk_is_told_by_the_files_name(tmp_path):
+    with (
+        pytest.raises(OSError, match=r"No space left .*; nothing was written: '.*out.csv'"),
+        _told(tmp_path / "out.csv"),
+    ):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(OSError, match=r"odd; nothing was written: '.*out.csv'"), _told(tmp_path / "out.csv"):
+        raise OSError("odd")

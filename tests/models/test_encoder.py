@@ -15,7 +15,7 @@ from rag_descriptors import Cache, ContextRelevance, SentenceTransformerEmbedder
 from rag_descriptors.errors import MissingExtraError, ModelError
 from rag_descriptors.jobs.batch import score_traces
 from rag_descriptors.models import encoder
-from rag_descriptors.models.encoder import load_encoder
+from rag_descriptors.models.encoder import load_encoder, n_cores
 from rag_descriptors.models.find import find_model
 from rag_descriptors.traces import readers
 from rag_descriptors.traces.readers import open_traces
@@ -310,3 +310,11 @@ def test_no_connection_is_made(user_cache, backend):
     command = [sys.executable, "-c", CONNECTIONS, backend]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.stdout == f"[] {backend == 'openvino'}\n", done.stderr
+
+
+@pytest.mark.parametrize(("told", "expected"), [("3", 3), ("0", 1), ("", None), ("all", None)])
+def test_how_many_cores_compute_can_be_told(monkeypatch, told, expected):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    own = n_cores()
+    monkeypatch.setenv("OMP_NUM_THREADS", told)
+    assert n_cores() == (expected or own) >= 1

@@ -5,6 +5,7 @@ import pytest
 from pandera.errors import SchemaError, SchemaErrors
 
 from rag_descriptors.schemas import (
+    broken_columns,
     condition_field,
     entities_field,
     output_schema,
@@ -74,6 +75,41 @@ def test_good_columns_pass():
 def test_bad_columns_do_not(name, cells, dtype):
     with pytest.raises(SchemaErrors):
         output_schema(FIELDS).validate(outputs(**{name: pd.Series(cells, dtype=dtype)}), lazy=True)
+
+
+ARROW = {
+    "cr": [0.0, 1.0, nan],
+    "hit": [0, 1, None],
+    "cr scores": [[-1.0, 1.0, None, nan], [], None],
+    "cr reasons": [["r", None], [], None],
+    "cr status": ["ok", "ok", "no_contexts"],
+    "cr: equals 1": [True, False, None],
+}
+
+
+def arrow(**columns):
+    return pa.RecordBatch.from_pydict({**ARROW, **columns}, schema=FIELDS)
+
+
+def test_good_arrow_columns_pass():
+    assert broken_columns(arrow()) == []
+    assert broken_columns(arrow().slice(0, 0)) == []
+    assert broken_columns(arrow(cr=[None] * 3)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "problem"),
+    [
+        ("cr", [0.0, 1.1, None], "column 'cr' holds 1.1, which is not in [0.0, 1.0]"),
+        ("cr", [-0.5, 1.0, nan], "column 'cr' holds -0.5, which is not in [0.0, 1.0]"),
+        ("hit", [0, 2, None], "column 'hit' holds 2, which is not in [0.0, 1.0]"),
+        ("cr scores", [[0.5], [-1.5], None], "column 'cr scores' holds -1.5, which is not in [-1.0, 1.0]"),
+        ("cr status", ["ok", None, None], "column 'cr status' holds 2 nulls"),
+    ],
+)
+def test_bad_arrow_columns_do_not(name, cells, problem):
+    assert broken_columns(arrow(**{name: cells})) == [problem]
+    assert broken_columns(arrow(**{name: cells}).slice(0, 0)) == []
 
 
 def test_missing_and_further_columns():

@@ -1,0 +1,127 @@
+"""Checking a configuration and its inputs: no model is looked for, no call is made, nothing is written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from rag_descriptors.base import Descriptor
+from rag_descriptors.errors import DescriptorError, OptionError
+from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces
+from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
+from rag_descriptors.jobs.outputs import check_output, check_place
+from rag_descriptors.scoring import OnConflict, input_schema
+from rag_descriptors.traces.readers import Traces, open_traces
+
+__all__ = ["Checked", "check", "check_places", "open_inputs"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a configuration and its inputs hold.
+
+    Attributes:
+        files: How many files.
+        preset: The tool that wrote the files, if one was named or found.
+        rows: How many rows; None where not all of them could be read.
+        unused: What could not be used, as counts.
+        columns: The columns of the files.
+        reads: Of each column that descriptors read, by the name that they read: the column of the files, the type that
+            it is read as, and how many cells are missing.
+        descriptors: The descriptors, by the names of their score columns.
+    """
+
+    files: int
+    preset: str | None
+    rows: int | None
+    unused: Mapping[str, int]
+    columns: Sequence[str]
+    reads: Mapping[str, Mapping[str, Any]]
+    descriptors: Mapping[str, str]
+
+
+def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[DescriptorError]]:
+    """Return what was found, None where no input could be opened, and all that is wrong."""
+    errors: list[DescriptorError] = []
+    config, wrong = _tried(lambda: read_config(path), errors) or (None, [])
+    errors += [OptionError("\n".join(wrong))] if wrong else []
+    options, columns = merged(config or Config(), {})
+    traces = _tried(lambda: open_inputs(inputs, options), errors)
+    if config is None or traces is None:
+        return None, errors
+    _tried(lambda: check_places(traces.files, options), errors)
+    is_left_open = not config.descriptors and bool(wrong)  # what was meant is not known
+    found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
+    descriptors, columns = found or ([], {})
+    on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
+    _tried(lambda: plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict), errors)
+    return _look(traces, descriptors, columns, options.limit, errors), errors
+
+
+def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:
+    """Return the rows of the inputs, read as the options say.
+
+    Raises:
+        OptionError: An input names no file, or a file of an unknown format; an option does not go with the files.
+        FormatError: A file is not what its ending says.
+    """
+    rows: Any = options.rows  # checked there
+    return open_traces(inputs, options.preset, rows=rows, separator=options.separator)
+
+
+def check_places(files: Sequence[Path], options: ScoreOptions) -> None:
+    """Make sure that what is to be written can be, and stands over no input, nor over another thing that is written.
+
+    Raises:
+        OptionError: It can't, or it would.
+    """
+    if options.output is not None:
+        check_output(options.output)
+    if options.summary is not None:
+        check_place("summary", options.summary)
+    taken = dict.fromkeys((path.resolve() for path in files), "one of the inputs")
+    for name, path in {"output": options.output, "summary": options.summary, "cache": options.cache}.items():
+        if path is not None and path.resolve() in taken:
+            raise OptionError(f"{name} {str(path)!r} is {taken[path.resolve()]}. Give another name.")
+        if path is not None:
+            taken[path.resolve()] = f"the {name} too"
+
+
+def _tried(step: Callable[[], T], errors: list[DescriptorError]) -> T | None:
+    try:
+        return step()
+    except DescriptorError as error:
+        errors.append(error)
+        return None
+
+
+def _look(
+    traces: Traces,
+    descriptors: Sequence[Descriptor],
+    columns: Mapping[str, str],
+    limit: int | None,
+    errors: list[DescriptorError],
+) -> Checked:
+    there = [field for field in input_schema(descriptors) if columns.get(field.name, field.name) in traces.schema.names]
+    rows, missing = _tried(lambda: count_cells(traces, pa.schema(there), columns, limit), errors) or (None, {})
+    reads = {
+        field.name: {
+            "column": columns.get(field.name, field.name),
+            "as": str(field.type),
+            "missing": missing.get(field.name),
+        }
+        for field in there
+    }
+    return Checked(
+        files=len(traces.files),
+        preset=traces.preset,
+        unused=dict(traces.unused),
+        rows=rows,
+        columns=traces.schema.names,
+        reads=reads,
+        descriptors={descriptor.name: repr(descriptor) for descriptor in descriptors},
+    )

@@ -1,0 +1,80 @@
+"""Which columns of an unknown table hold questions and contexts, by what stands there: for messages, never for runs."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+
+from rag_descriptors.traces.contexts import is_missing, parse_contexts, parse_text
+from rag_descriptors.traces.readers import Traces, is_mixed, parse_mixed
+
+__all__ = ["guess_columns", "how_to_name"]
+
+ROWS = 200
+ASKING = 0.5  # the share of question marks from which texts are taken for nothing but questions
+
+
+def how_to_name(traces: Traces, found: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield what to type for the kinds of columns that were not found by name, if their content tells them.
+
+    Args:
+        traces: The files; their first rows are looked at.
+        found: Names of columns by kind, `"question"` and `"contexts"`; None for those that were not found.
+    """
+    is_sought = None in found.values()
+    names = {kind: name for kind, name in guess_columns(traces).items() if found[kind] is None} if is_sought else {}
+    if names:
+        flags = " ".join(f"--{kind} {shlex.quote(name)}" for kind, name in names.items())
+        table = "\n".join(f"{kind} = {json.dumps(name, ensure_ascii=False)}" for kind, name in names.items())
+        yield f"By what the columns hold, it may be: {flags}\nor, in a configuration:\n[columns]\n{table}"
+
+
+def guess_columns(traces: Traces) -> dict[str, str]:
+    """Return the columns that look most like questions and like contexts, by kind; none where nothing does."""
+    batch = next(traces.batches(ROWS), None)
+    if batch is None:
+        return {}
+    cells = {field.name: _cells(batch, field) for field in batch.schema}
+    asking = {name: (_like_question(found) or (0,))[0] > ASKING for name, found in cells.items()}
+    ranks = {"contexts": _best({name: found for name, found in cells.items() if not asking[name]}, _like_contexts)}
+    ranks["question"] = _best(
+        {name: found for name, found in cells.items() if name != ranks["contexts"]}, _like_question
+    )
+    return {kind: name for kind in ("question", "contexts") if (name := ranks[kind]) is not None}
+
+
+def _cells(batch: pa.RecordBatch, field: pa.Field) -> list[Any]:
+    column = batch[field.name]
+    return [cell for cell in (parse_mixed(column) if is_mixed(field) else column.to_pylist()) if not is_missing(cell)]
+
+
+def _best(cells: Mapping[str, Sequence[Any]], rank: Any) -> str | None:
+    ranked = {name: rank(found) for name, found in cells.items() if found}
+    return max((name for name in ranked if ranked[name] is not None), key=ranked.__getitem__, default=None)
+
+
+def _like_contexts(cells: Sequence[Any]) -> tuple[float, float] | None:
+    """Return how much a column looks like contexts: lists before texts, then long before short; None if it can't be."""
+    try:
+        lists = [[text for text in parse_contexts(cell) or () if text] for cell in cells]
+    except ValueError:
+        return None
+    are_lists = fmean(not isinstance(cell, str) or cell.lstrip()[:1] in ("[", "(") for cell in cells)
+    length = fmean(sum(map(len, texts)) for texts in lists)
+    has_words = any(" " in text for texts in lists for text in texts)
+    return (are_lists, length) if has_words else None
+
+
+def _like_question(cells: Sequence[Any]) -> tuple[float, float, float] | None:
+    """Return how much a column looks like questions: question marks, then several words, then short before long."""
+    try:
+        texts = [text for text in map(parse_text, cells) if text]
+    except ValueError:
+        return None
+    if not any(" " in text for text in texts) or all(text.lstrip()[:1] in ("[", "{") for text in texts):
+        return None
+    asks = fmean(text.rstrip().endswith(("?", "？", "؟")) for text in texts)
+    return asks, fmean(" " in text for text in texts), -fmean(map(len, texts))
