@@ -31,11 +31,12 @@ from rag_descriptors.errors import (
     OptionError,
     PlanError,
 )
-from rag_descriptors.jobs.batch import chosen, score_traces
+from rag_descriptors.jobs.batch import chosen, estimate_traces, score_traces
 from rag_descriptors.jobs.check import Checked, check, check_places, open_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
 from rag_descriptors.jobs.outputs import check_place, replacing, to_json
 from rag_descriptors.jobs.template import template
+from rag_descriptors.models.calls import BUDGET_EXHAUSTED
 from rag_descriptors.options import together
 from rag_descriptors.plugins import installed, load, package
 from rag_descriptors.summary import ColumnSummary, RunSummary
@@ -102,26 +103,27 @@ def score(
     found = Config() if config is None else _sound(config)
     given = {name: value for name, value in flags.items() if value is not None}
     options, columns = merged(found, given)
-    if options.output is None:
+    if options.output is None and not options.dry_run:
         raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
     traces = open_inputs(inputs, options)
     check_places(traces.files, options)
     descriptors, columns = chosen(traces, found.descriptors, columns)
-    done = score_traces(
-        traces,
-        options.output,
-        descriptors,
-        columns=columns,
-        cache=None if options.no_cache else options.cache or default_cache(),
-        on_conflict="overwrite" if options.overwrite else "error",
-        limit=options.limit,
-        workers=options.workers,
-    )
+    shared: dict[str, Any] = {
+        "columns": columns,
+        "cache": None if options.no_cache else options.cache or default_cache(),
+        "on_conflict": "overwrite" if options.overwrite else "error",
+        "limit": options.limit,
+    }
+    if options.dry_run or options.output is None:
+        done = estimate_traces(traces, descriptors, **shared)
+    else:
+        done = score_traces(traces, options.output, descriptors, workers=options.workers, **shared)
     if options.summary is not None:
         with replacing(options.summary) as file:
             file.write(to_json(done.to_dict()).encode())
     _tell_of_unused(traces.unused)
     _show(done, as_json=as_json)
+    _demand_answers(done, options.min_coverage)
     _demand_coverage(done, options.min_coverage)
 
 
@@ -231,7 +233,7 @@ def _exit_code(error: Exception) -> int:
 
 
 def _stop(number: int, _: object) -> NoReturn:
-    typer.echo("stopped: nothing was written, vectors made so far are in the cache; run again to go on", err=True)
+    typer.echo("stopped: nothing was written; what was worked out so far is in the cache; run again to go on", err=True)
     sys.exit(SIGNAL_EXIT + number)
 
 
@@ -247,14 +249,22 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
     for name in summary.columns:
         table.add_column(Text(name))
     described = [_column_lines(column) for column in summary.columns.values()]
-    for line in described[0]:
+    for line in described[0] if described else ():
         table.add_row(line, *(Text(lines[line]) for lines in described))
     texts = summary.texts
-    Console().print(table)
+    if described:
+        Console().print(table)
     typer.echo(
         f"{summary.rows} rows in {summary.seconds:.1f} s; "
         f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads"
     )
+    judge = summary.judge
+    if judge.prompts:
+        cost = "" if judge.cost is None else f", {judge.cost:.4f} dollars"
+        typer.echo(
+            f"{judge.prompts} distinct prompts, {judge.cached} known before; {judge.calls} calls, "
+            f"{judge.prompt_tokens} tokens sent, {judge.completion_tokens} received{cost}"
+        )
 
 
 def _column_lines(column: ColumnSummary) -> dict[str, str]:
@@ -270,6 +280,16 @@ def _column_lines(column: ColumnSummary) -> dict[str, str]:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _demand_answers(summary: RunSummary, least: float | None) -> None:
+    """Say which prompts have no answer; whoever names a least coverage has said how many may fail, but for a budget."""
+    failures = summary.judge.failures
+    if failures:
+        counts = ", ".join(f"{count} {status}" for status, count in failures.items())
+        typer.echo(f"{sum(failures.values())} prompts without an answer: {counts}; run again to ask them", err=True)
+    if failures and (least is None or BUDGET_EXHAUSTED in failures):
+        raise typer.Exit(PARTIAL)
 
 
 def _demand_coverage(summary: RunSummary, least: float | None) -> None:

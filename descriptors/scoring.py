@@ -210,6 +210,7 @@ def score_batches(
     descriptors: Sequence[Descriptor],
     *,
     cache: CacheLike = None,
+    estimate: bool = False,
     progress: bool | None = None,
     share: Share | None = None,
 ) -> Generator[tuple[pa.RecordBatch, Account], None, None]:
@@ -222,6 +223,7 @@ def score_batches(
         batches: Rows with the columns that the descriptors read, of any type; further columns are left alone.
         descriptors: What `plan` returned.
         cache: As for `Run`.
+        estimate: As for `Run`.
         progress: As for `Run`.
         share: As for `Run`.
 
@@ -230,7 +232,7 @@ def score_batches(
         ScoringError: A descriptor broke its contract.
     """
     inputs, first = input_schema(descriptors), 0
-    with Run(descriptors, cache=cache, progress=progress, share=share) as run:
+    with Run(descriptors, cache=cache, estimate=estimate, progress=progress, share=share) as run:
         for batch in batches:
             scored = run.score(read_inputs(batch, inputs, first))
             _check(scored)

@@ -34,7 +34,16 @@ from rag_descriptors.traces.columns import is_settled
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, find_column
 from rag_descriptors.traces.readers import Traces, is_mixed
 
-__all__ = ["check_cells", "chosen", "count_cells", "default_descriptors", "plan_traces", "score_traces", "select"]
+__all__ = [
+    "check_cells",
+    "chosen",
+    "count_cells",
+    "default_descriptors",
+    "estimate_traces",
+    "plan_traces",
+    "score_traces",
+    "select",
+]
 
 BYTES_AT_ONCE = 256 * 1024 * 1024
 METADATA = b"rag_descriptors"
@@ -143,6 +152,28 @@ def score_traces(
             write(_assemble(schema, waiting.popleft(), scored))
             account.merge(counted)
     return summarise(account, provenance, started)
+
+
+def estimate_traces(
+    traces: Traces,
+    descriptors: Sequence[Descriptor],
+    *,
+    columns: Mapping[str, str] | None = None,
+    cache: CacheLike = None,
+    on_conflict: OnConflict = "error",
+    limit: int | None = None,
+) -> RunSummary:
+    """Return how much scoring these traces would take: distinct texts, calls and tokens that the cache does not save.
+
+    Nothing is encoded, asked or written. Arguments and errors are those of `score_traces`.
+    """
+    started, columns = time.perf_counter(), columns or {}
+    planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
+    inputs = (select(batch, input_schema(planned), columns) for batch in _bounded(traces.batches(limit)))
+    account = Account()
+    for _, counted in score_batches(inputs, planned, cache=cache, estimate=True, progress=False):
+        account.merge(counted)
+    return summarise(account, {}, started)
 
 
 def plan_traces(

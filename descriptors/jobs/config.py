@@ -93,6 +93,7 @@ class ScoreOptions:
     overwrite: Annotated[bool, OptionInfo("Replace score columns that are there already.", True)] = False
     limit: Annotated[int | None, OptionInfo("Only the first rows, this many.", 1000, low=0)] = None
     workers: Annotated[int, OptionInfo("How many processes score.", 2, low=1)] = 1
+    dry_run: Annotated[bool, OptionInfo("Only tell what a run would encode and ask, and do neither.", True)] = False
     min_coverage: Annotated[
         float | None,
         OptionInfo("Exit with 5 if a smaller share of the rows is scored; all is written.", 0.95, low=0, high=1),

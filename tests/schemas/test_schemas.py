@@ -82,6 +82,7 @@ ARROW = {
     "hit": [0, 1, None],
     "cr scores": [[-1.0, 1.0, None, nan], [], None],
     "cr reasons": [["r", None], [], None],
+    "cr entities": [ENTITIES, None, None],
     "cr status": ["ok", "ok", "no_contexts"],
     "cr: equals 1": [True, False, None],
 }
