@@ -56,7 +56,7 @@ def llm(session: nox.Session) -> None:
     install_editable(session, "[llm]")
     session.install("pip")
     session.run("python", "-m", "pip", "install", *LLM, env={"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"})
-    session.run("pytest", "-m", "llm", *session.posargs)
+    session.run("pytest", "-m", "llm", "tests/test_real_llm.py", *session.posargs)
 
 
 @nox.session
