@@ -26,7 +26,8 @@ def command(tmp_path):
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in params.items())
         (tmp_path / "config.toml").write_text(
             '[[descriptors]]\ntype = "ContextRelevance"\ninput = "question"\ncontexts = "contexts"\n'
-            f'alias = "cr"\noutput_status = true\noutput_reasons = true\nmethod = "llm"\nmethod_params = {{ {pairs} }}\n'
+            f'alias = "cr"\noutput_status = true\noutput_reasons = true\n'
+            f'method = "llm"\nmethod_params = {{ {pairs} }}\n'
         )
         script = "from rag_descriptors.cli import main; main()"
         arguments = ["score", "traces.jsonl", "-c", "config.toml", "--cache", "cache", *flags]
