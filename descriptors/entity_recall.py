@@ -259,7 +259,7 @@ def _row(reference: str | None, contexts: list[str] | None, sought: Held | None,
     failures = [said for said in held if isinstance(said, str)]
     if failures or not sought:
         return Row(failures[0] if failures else NO_REFERENCE_ENTITIES, entities=cell)
-    found = {key for key in sought if any(key in said for said in held)}
+    found = {key for key in sought if any(key in said for said in held if not isinstance(said, str))}
     cell["contexts"] = _listed(held)
     cell["found"] = [form for key, form in sought.items() if key in found]
     cell["missing"] = [form for key, form in sought.items() if key not in found]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from inspect import isclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -222,9 +223,12 @@ def _judge(given: Any, options: Mapping[str, Any]) -> Judge | Asker:
         return LiteLLMJudge(**options)
     if options:
         raise OptionError(f"method_params: {', '.join(options)} can't stand beside judge. Set them on the judge.")
-    methods = ("identity", "ask" if isinstance(given, Asker) else "complete")
-    lacking = [name for name in methods if isinstance(given, type) or not callable(getattr(given, name, None))]
+    lacking = _lacking(given, "identity", "ask" if hasattr(given, "ask") else "complete")
     if lacking:
         raise OptionError(f"judge: {given!r} has no method {lacking[0]!r}; see rag_descriptors.Judge.")
     judge: Judge | Asker = given
     return judge
+
+
+def _lacking(judge: object, *methods: str) -> list[str]:
+    return [name for name in methods if isclass(judge) or not callable(getattr(judge, name, None))]

@@ -58,13 +58,17 @@ class Limits:
                 yield f"{option}: {value!r} is not allowed. Give a whole number from {least}."
         for option in ("requests_per_minute", "timeout", "max_cost"):
             value = getattr(self, option)
-            if (value is not None or option == "timeout") and not (type(value) in (int, float) and 0 < value < 1e9):
+            if (value is not None or option == "timeout") and not _is_positive(value):
                 yield f"{option}: {value!r} is not allowed. Give a number above 0."
 
     @property
     def params(self) -> dict[str, Any]:
         """The limits by name."""
         return {limit.name: getattr(self, limit.name) for limit in fields(self)}
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf
 
 
 class JudgeSession:
