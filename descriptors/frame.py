@@ -12,8 +12,9 @@ from pandera.errors import SchemaErrors
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import PlanError, ScoringError
 from rag_descriptors.longframe import LongFrame
+from rag_descriptors.planning import OnConflict, OnError, input_schema, plan
 from rag_descriptors.schemas import output_schema
-from rag_descriptors.scoring import CacheLike, OnConflict, OnError, Run, input_schema, plan
+from rag_descriptors.scoring import CacheLike, Run
 from rag_descriptors.summary import RunSummary
 from rag_descriptors.traces.columns import to_column
 

@@ -2,111 +2,36 @@
 
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeGuard, get_args
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_descriptors.base import NOT_SCORED, OK, WITHOUT_FAULT, Bindable, Descriptor
-from rag_descriptors.cache.cached import (
-    CachedEmbedder,
-    CachedExtractor,
-    CachedJudge,
-    JudgeMeter,
-    Share,
-    TextMeter,
-    UnusedEmbedder,
-    UnusedExtractor,
-    UnusedJudge,
-)
+from rag_descriptors.cache.entities import CachedExtractor, UnusedExtractor
+from rag_descriptors.cache.meters import JudgeMeter, Share, TextMeter
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import (
-    CellError,
-    ColumnConflictError,
-    MissingColumnError,
-    PlanError,
-    ScoringError,
-    TruncationWarning,
-    suggest,
-)
+from rag_descriptors.cache.vectors import CachedEmbedder, UnusedEmbedder
+from rag_descriptors.cache.verdicts import CachedJudge, UnusedJudge
+from rag_descriptors.errors import CellError, ScoringError, TruncationWarning
 from rag_descriptors.longframe import as_bool
 from rag_descriptors.models.judge import Asker
-from rag_descriptors.options import caught, one_of
-from rag_descriptors.plugins import make
+from rag_descriptors.planning import OnError, input_schema, output_fields
 from rag_descriptors.progress import Progress
 from rag_descriptors.schemas import broken_columns
 from rag_descriptors.summary import Account, JudgeCounts, RunSummary, Tally, TextCounts
 from rag_descriptors.traces.columns import to_column
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = [
-    "CacheLike",
-    "OnConflict",
-    "OnError",
-    "Run",
-    "describe",
-    "input_schema",
-    "models_of",
-    "output_fields",
-    "plan",
-    "read_inputs",
-    "score_batches",
-    "summarise",
-]
+__all__ = ["CacheLike", "Run", "describe", "models_of", "read_inputs", "score_batches", "summarise"]
 
-OnConflict = Literal["error", "overwrite"]
-OnError = Literal["null", "raise"]
 CacheLike = Cache | str | PathLike[str] | None
-
-
-def plan(
-    descriptors: object, columns: Sequence[object], *, on_conflict: object = "error", on_error: object = "null"
-) -> list[Descriptor]:
-    """Return the descriptors as a list, once it is certain that they fit a table with these columns.
-
-    Raises:
-        MissingColumnError: Columns that descriptors read are not there, or there twice.
-        ColumnConflictError: Columns that descriptors write are taken, by the table or by each other.
-        PlanError: An option has a wrong value, something is no descriptor, or there are faults of several kinds. All of
-            them are in the one message.
-    """
-    unmade: list[str] = []
-    listed = list(descriptors) if isinstance(descriptors, list | tuple) else [descriptors]
-    listed = [made for item in listed for made in _made(item, unmade)]
-    sound = [item for item in listed if _is_descriptor(item)]
-    problems: dict[type[PlanError], list[str]] = {
-        PlanError: [
-            *unmade,
-            *(
-                f"{item!r} is no descriptor. Give objects such as ContextRelevance(…), or the name of a plugin."
-                for item in listed
-                if not _is_descriptor(item)
-            ),
-            *_unnamed(sound),
-            *_differences(sound),
-            *one_of("on_conflict", on_conflict, get_args(OnConflict)),
-            *one_of("on_error", on_error, get_args(OnError)),
-        ],
-        MissingColumnError: list(_missing(sound, columns)),
-        ColumnConflictError: list(_conflicts(sound, () if on_conflict == "overwrite" else columns)),
-    }
-    kinds = [kind for kind, texts in problems.items() if texts]
-    if kinds:
-        kind = kinds[0] if len(kinds) == 1 else PlanError
-        raise kind("\n".join(text for texts in problems.values() for text in texts))
-    return sound
-
-
-def input_schema(descriptors: Sequence[Descriptor]) -> pa.Schema:
-    """Return the columns that all descriptors read, each once."""
-    return pa.schema({field.name: field for descriptor in descriptors for field in descriptor.inputs}.values())
 
 
 class Run:
@@ -258,11 +183,6 @@ def read_inputs(batch: pa.RecordBatch, inputs: pa.Schema, first: int = 0) -> pa.
     return pa.RecordBatch.from_arrays(columns, schema=inputs)
 
 
-def output_fields(descriptors: Sequence[Descriptor]) -> pa.Schema:
-    """Return the columns that all descriptors promise, in order."""
-    return pa.schema([field for descriptor in descriptors for field in descriptor.outputs])
-
-
 def describe(descriptors: Sequence[Descriptor]) -> dict[str, dict[str, Any]]:
     """Return the provenance of each score column: all that changes its values. No model is loaded, but looked for.
 
@@ -295,56 +215,6 @@ def _check(scored: pa.RecordBatch) -> None:
 
 def _cells(batch: pa.RecordBatch, name: str) -> pa.Array | list[object]:
     return parse_mixed(batch[name]) if is_mixed(batch.schema.field(name)) else batch[name]
-
-
-def _made(item: object, problems: list[str]) -> list[object]:
-    """Return the item, the plugin that it names in its place; none where `problems` then says why."""
-    if not isinstance(item, str):
-        return [item]
-    made: list[object] = []
-    problems += caught(lambda: made.append(make(item)))
-    return made
-
-
-def _is_descriptor(item: object) -> TypeGuard[Descriptor]:
-    return isinstance(item, Descriptor) and not isinstance(item, type)
-
-
-def _unnamed(descriptors: Sequence[Descriptor]) -> Iterator[str]:
-    for descriptor in descriptors:
-        if descriptor.name not in descriptor.outputs.names:
-            yield f"{descriptor!r} promises no column {descriptor.name!r}, its name. Add it to its outputs."
-        elif descriptor.outputs.field(descriptor.name).type not in (pa.float64(), pa.int64()):
-            yield f"{descriptor!r} promises a score column that holds no numbers. Make it with score_field."
-
-
-def _missing(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> Iterator[str]:
-    counts = Counter(columns)
-    for name in dict.fromkeys(name for descriptor in descriptors for name in descriptor.inputs.names):
-        if counts[name] == 0:
-            yield f"column {name!r} is missing.{suggest(name, columns)}"
-        elif counts[name] > 1:
-            yield f"column {name!r} stands there {counts[name]} times. Rename or drop all but one."
-
-
-def _differences(descriptors: Sequence[Descriptor]) -> Iterator[str]:
-    read = input_schema(descriptors)
-    for descriptor in descriptors:
-        for field in descriptor.inputs:
-            if field.type != read.field(field.name).type:
-                other = read.field(field.name).type
-                yield f"column {field.name!r} can't be read as {field.type} and as {other} in one call."
-
-
-def _conflicts(descriptors: Sequence[Descriptor], columns: Sequence[object]) -> Iterator[str]:
-    taken = dict.fromkeys(
-        columns, "is in the table already. Give another alias, or on_conflict='overwrite' (--overwrite)."
-    )
-    for descriptor in descriptors:
-        for name in descriptor.outputs.names:
-            if name in taken:
-                yield f"column {name!r} of {type(descriptor).__name__} {taken[name]}"
-            taken[name] = "is written twice in one run. Give one of the two another alias."
 
 
 def models_of(descriptor: Descriptor) -> list[Any]:

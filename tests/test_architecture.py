@@ -21,7 +21,7 @@ BOTTOM = {"errors", "options"}
 DATA = BOTTOM | {"longframe", "aggregations", "conditions", "schemas", "traces"}
 MODELS = BOTTOM | {"models", "progress"}
 CORE = DATA | {"base", "models"}
-RUN = CORE | {"summary", "progress", "cache", "plugins", "scoring"}
+RUN = CORE | {"summary", "progress", "cache", "planning", "scoring"}
 
 # A part and all that it may import; a folder is one part, and may import itself.
 ARROWS = {
@@ -45,6 +45,7 @@ ARROWS = {
     "relevancy": CORE | {"statements"},
     "entity_recall": CORE | {"matching", "judging"},
     "plugins": BOTTOM | {"base"},
+    "planning": BOTTOM | {"base", "plugins"},
     "scoring": RUN,
     "frame": RUN,
     "testing": RUN | {"frame"},

@@ -82,6 +82,7 @@ def is_module(item):
         "models.prompts",
         "models.replies",
         "options",
+        "planning",
         "plugins",
         "progress",
         "relevance",

@@ -9,8 +9,8 @@ import pytest
 
 from rag_descriptors import ContextRelevance, add_descriptors
 from rag_descriptors.errors import OptionError, PlanError
+from rag_descriptors.planning import plan
 from rag_descriptors.plugins import arguments, installed, load, make, package
-from rag_descriptors.scoring import plan
 from rag_descriptors.testing import check_descriptor
 
 TRACES = pd.DataFrame({"question": ["q", "q", "q"], "contexts": [["two words", "three more words"], [], None]})

@@ -8,8 +8,9 @@ import pytest
 
 from rag_descriptors import Cache, ContextRelevance, add_descriptors
 from rag_descriptors.errors import CacheError, CellError, ModelNotFoundError, PlanError, ScoringError, TruncationWarning
+from rag_descriptors.planning import input_schema, plan
 from rag_descriptors.schemas import score_field, status_field
-from rag_descriptors.scoring import Run, describe, input_schema, models_of, plan, score_batches, summarise
+from rag_descriptors.scoring import Run, describe, models_of, score_batches, summarise
 from rag_descriptors.summary import Account
 from rag_descriptors.testing import FakeEmbedder
 from rag_descriptors.traces.columns import CONTEXTS, TEXT

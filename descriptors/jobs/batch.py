@@ -17,18 +17,9 @@ from rag_descriptors.jobs.guess import how_to_name
 from rag_descriptors.jobs.outputs import check_output, open_output, to_json
 from rag_descriptors.jobs.workers import score_in_workers
 from rag_descriptors.options import unknown
+from rag_descriptors.planning import OnConflict, input_schema, output_fields, plan
 from rag_descriptors.relevance import ContextRelevance
-from rag_descriptors.scoring import (
-    CacheLike,
-    OnConflict,
-    describe,
-    input_schema,
-    output_fields,
-    plan,
-    read_inputs,
-    score_batches,
-    summarise,
-)
+from rag_descriptors.scoring import CacheLike, describe, read_inputs, score_batches, summarise
 from rag_descriptors.summary import Account, RunSummary, fingerprint
 from rag_descriptors.traces.columns import is_settled
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, find_column

@@ -12,7 +12,7 @@ from rag_descriptors.errors import DescriptorError, OptionError
 from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
 from rag_descriptors.jobs.outputs import check_output, check_place
-from rag_descriptors.scoring import OnConflict, input_schema
+from rag_descriptors.planning import OnConflict, input_schema
 from rag_descriptors.traces.readers import Traces, open_traces
 
 __all__ = ["Checked", "check", "check_places", "open_inputs"]

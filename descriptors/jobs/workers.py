@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from rag_descriptors.base import Descriptor
-from rag_descriptors.cache.cached import Share
+from rag_descriptors.cache.meters import Share
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import DescriptorError, OptionError, WorkerError
 from rag_descriptors.models.encoder import n_cores

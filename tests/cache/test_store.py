@@ -15,7 +15,7 @@ import pytest
 
 from rag_descriptors import Cache
 from rag_descriptors.cache import store
-from rag_descriptors.cache.cached import digest
+from rag_descriptors.cache.keys import digest
 from rag_descriptors.errors import CacheError, CacheWarning
 
 ANSWERS = {digest(f"text {n}"): f"answer {n}".encode() * 20 for n in range(300)}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rag_descriptors import Cache, ContextRelevance
-from rag_descriptors.cache.cached import Share
+from rag_descriptors.cache.meters import Share
 from rag_descriptors.errors import CacheError, OptionError, ScoringError, WorkerError
 from rag_descriptors.jobs import workers
 from rag_descriptors.jobs.workers import score_in_workers
@@ -245,7 +245,7 @@ def test_errors_that_cannot_be_sent():
 
 
 def test_processes_count_distinct_texts_together(tmp_path):
-    from rag_descriptors.cache.cached import TextMeter  # noqa: PLC0415
+    from rag_descriptors.cache.meters import TextMeter  # noqa: PLC0415
 
     one, two = TextMeter(tmp_path / "seen"), TextMeter(tmp_path / "seen")
     one.count([b"a", b"b"], np.array([False, True]), n_encoded=2)

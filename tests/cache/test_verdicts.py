@@ -1,7 +1,8 @@
 import pytest
 
 from rag_descriptors import Cache, Completion, JudgeError, Usage
-from rag_descriptors.cache.cached import CachedJudge, JudgeMeter, UnusedJudge
+from rag_descriptors.cache.meters import JudgeMeter
+from rag_descriptors.cache.verdicts import CachedJudge, UnusedJudge
 from rag_descriptors.errors import CacheWarning
 from rag_descriptors.models.calls import JudgeSession, Limits
 from rag_descriptors.models.judge import Prompt, verdicts

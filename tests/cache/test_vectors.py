@@ -3,36 +3,15 @@ import json
 import numpy as np
 import pytest
 
-from rag_descriptors import Cache
-from rag_descriptors.cache.cached import (
-    FIRST_BLOCK,
-    CachedEmbedder,
-    CachedExtractor,
-    TextMeter,
-    UnusedExtractor,
-    digest,
-)
-from rag_descriptors.errors import CacheError, CacheWarning, ModelError
+from rag_descriptors.cache.keys import FIRST_BLOCK, digest
+from rag_descriptors.cache.meters import TextMeter
+from rag_descriptors.cache.vectors import CachedEmbedder
+from rag_descriptors.errors import CacheWarning, ModelError
 from rag_descriptors.models.embedder import Embeddings
-from rag_descriptors.models.entities import Entities
 from rag_descriptors.progress import Progress
 from rag_descriptors.testing import FakeEmbedder
 
 nan = float("nan")
-
-
-@pytest.fixture
-def cache():
-    cache = Cache()
-    yield cache
-    cache.close()
-
-
-@pytest.fixture
-def meter():
-    meter = TextMeter()
-    yield meter
-    meter.close()
 
 
 @pytest.fixture
@@ -135,30 +114,6 @@ def test_what_is_no_number_is_not_stored(cached, cache, broken, n_stored):
     assert cache.stats().entries == {"vector": n_stored}
 
 
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        (("a", "b"), ("ab",)),
-        (("a", "bc"), ("ab", "c")),
-        (("a", ""), ("", "a")),
-        (("a",), ("a", "")),
-        (("1:a",), ("a",)),
-        (("é",), ("e\u0301",)),
-    ],
-)
-def test_fields_of_a_digest_do_not_run_together(left, right):
-    assert digest(*left) != digest(*right)
-    assert digest(*left) == digest(*left)
-    assert len(digest(*left)) == 16
-
-
-def test_the_meter_counts_each_text_once(meter):
-    meter.count([b"a", b"b"], np.array([True, False]), n_encoded=2)
-    meter.count([b"a", b"c"], np.array([True, False]), n_encoded=1)
-    meter.count([], np.array([], bool), n_encoded=0)
-    assert (meter.distinct, meter.cut, meter.encoded) == (3, 1, 3)
-
-
 def test_the_meter_of_an_embedder(cached, meter):
     embedder = cached(FakeEmbedder(max_tokens=1))
     for texts in (["a", "a b"], ["a b", "c d"]):
@@ -219,133 +174,6 @@ def test_an_entry_that_is_no_vector_is_worked_out_again(cached, cache):
     with pytest.warns(CacheWarning, match="hold no vectors"):
         cached(again).embed(texts, "query")
     assert again.texts == ["b"]
-
-
-# --- extractors
-
-
-class Words:
-    """Every word is an entity; texts with a question mark fail."""
-
-    def __init__(self, identity="words"):
-        self.name, self.texts = identity, []
-
-    def identity(self):
-        return {"extractor": self.name}
-
-    def extract(self, texts):
-        self.texts.extend(texts)
-        return [Entities(None, "timeout", "no") if "?" in text else Entities(tuple(text.split())) for text in texts]
-
-
-@pytest.fixture
-def extracting(cache, meter):
-    return lambda extractor: CachedExtractor(extractor, cache, meter, Progress("texts", show=False))
-
-
-def test_each_text_is_extracted_once(extracting, cache, meter):
-    words = Words()
-    for _ in range(2):
-        assert extracting(words).extract(["b a", "é"]) == [Entities(("b", "a")), Entities(("é",))]
-    assert words.texts == ["b a", "é"]
-    assert cache.stats().entries == {"entities": 2}
-    assert (meter.distinct, meter.encoded, meter.cut) == (2, 2, 0)
-    extracting(Words("other")).extract(["é"])
-    assert cache.stats().entries == {"entities": 3}
-
-
-def test_a_text_without_entities_is_known_too(extracting):
-    class Nothing(Words):
-        def extract(self, texts):
-            self.texts.extend(texts)
-            return [Entities(()) for _ in texts]
-
-    nothing = Nothing()
-    for _ in range(2):
-        assert extracting(nothing).extract(["a"]) == [Entities(())]
-    assert nothing.texts == ["a"]
-
-
-def test_failures_are_not_stored(extracting, cache):
-    words = Words()
-    extractor = extracting(words)
-    for _ in range(2):
-        assert extractor.extract(["a", "?"]) == [Entities(("a",)), Entities(None, "timeout", "no")]
-    assert words.texts == ["a", "?"]
-    assert cache.stats().entries == {"entities": 1}
-    extracting(words).extract(["a", "?"])
-    assert words.texts == ["a", "?", "?"]
-
-
-def test_entities_are_stored_block_by_block(extracting, cache):
-    class Failing(Words):
-        def extract(self, texts):
-            if self.texts:
-                raise ConnectionError
-            return super().extract(texts)
-
-    texts = [f"text {n:05}" for n in range(FIRST_BLOCK + 5)]
-    with pytest.raises(ConnectionError):
-        extracting(Failing()).extract(texts)
-    assert cache.stats().entries == {"entities": FIRST_BLOCK}
-    resumed = Words()
-    extracting(resumed).extract(texts)
-    assert resumed.texts == texts[-5:]
-
-
-@pytest.mark.parametrize(
-    ("answers", "found"),
-    [
-        (None, "gave None for 1 texts"),
-        ([], "gave 0 answers for 1 texts"),
-        ([Entities(("a",)), Entities(("b",))], "gave 2 answers"),
-        ([["a"]], r"gave \['a'\] for"),
-        ([Entities(["a"])], r"gave Entities\(entities=\['a'\]"),
-        ([Entities((1,))], r"gave Entities\(entities=\(1,\)"),
-        ([Entities(None)], r"gave Entities\(entities=None"),
-    ],
-)
-def test_an_extractor_that_breaks_its_contract(extracting, cache, answers, found):
-    class Odd(Words):
-        def extract(self, texts):
-            return answers
-
-    with pytest.raises(ModelError, match=found):
-        extracting(Odd()).extract(["a"])
-    assert cache.stats().entries == {}
-
-
-@pytest.mark.parametrize("stored", [b"[1]", b"{}", b"\xff", b"[", b'"a"'])
-def test_an_entry_that_holds_no_entities_is_worked_out_again(extracting, cache, stored):
-    cache.put("entities", {digest("entities", json.dumps({"extractor": "words"}), "a"): stored})
-    words = Words()
-    with pytest.warns(CacheWarning, match="hold no entities"):
-        assert extracting(words).extract(["a"]) == [Entities(("a",))]
-    assert words.texts == ["a"]
-
-
-def test_what_is_read_at_once_is_the_extractors_own(extracting):
-    words = Words()
-    assert extracting(words).joins_contexts is False
-    words.joins_contexts = True
-    assert extracting(words).joins_contexts is True
-    assert extracting(words).identity() == {"extractor": "words"}
-
-
-def test_an_unused_extractor_counts_and_reads_nothing(extracting, cache, meter):
-    words = Words()
-    extracting(words).extract(["a"])
-    unused = UnusedExtractor(words, cache, TextMeter(), Progress("texts", show=False))
-    for _ in range(2):
-        assert [said.failure for said in unused.extract(["a", "b", "c"])] == [None] * 3
-    assert words.texts == ["a"]
-    assert (unused._meter.distinct, unused._meter.encoded) == (3, 2)
-    unused._meter.close()
-
-
-def test_texts_that_cannot_be_counted(tmp_path):
-    with pytest.raises(CacheError, match=r"texts can't be counted in a temporary file: .*Make room for it in TMPDIR"):
-        TextMeter(tmp_path)
 
 
 def test_processes_begin_at_places_of_their_own_and_look_again(cache):

@@ -1,0 +1,110 @@
+"""An extractor that reads each distinct text once."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rag_descriptors.cache.keys import blocks, digest
+from rag_descriptors.cache.meters import TextMeter
+from rag_descriptors.cache.store import Cache
+from rag_descriptors.errors import ModelError
+from rag_descriptors.models.entities import Entities, EntityExtractor
+from rag_descriptors.models.judge import NOT_ASKED
+from rag_descriptors.progress import Progress
+
+__all__ = ["CachedExtractor", "UnusedExtractor"]
+
+ENTITIES = "entities"
+
+
+class CachedExtractor:
+    """An extractor that looks into a cache first, and stores what it has to extract as soon as it is known."""
+
+    def __init__(self, extractor: EntityExtractor, cache: Cache, meter: TextMeter, progress: Progress) -> None:
+        self._extractor = extractor
+        self._cache = cache
+        self._meter = meter
+        self._progress = progress
+        self._failed: dict[bytes, Entities] = {}
+
+    @property
+    def joins_contexts(self) -> bool:
+        """Whether the extractor itself is given the contexts of a row as one text."""
+        return bool(getattr(self._extractor, "joins_contexts", False))
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the identity of the extractor itself."""
+        return self._extractor.identity()
+
+    def extract(self, texts: Sequence[str]) -> list[Entities]:
+        """Return the entities of each text; `texts` are distinct. What failed is not asked again in this run."""
+        identity = json.dumps(dict(self.identity()), sort_keys=True, default=str)
+        keys = [digest(ENTITIES, identity, text) for text in texts]
+        known = self._known(keys) | {key: self._failed[key] for key in keys if key in self._failed}
+        missing = [place for place, key in enumerate(keys) if key not in known]
+        self._progress.expect(len(missing))
+        for places in blocks(missing):
+            answers = self._answers([texts[place] for place in places])
+            said = dict(zip((keys[place] for place in places), answers, strict=True))
+            self._keep(said)
+            known |= said
+            self._progress.advance(len(places))
+        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(missing))
+        return [known[key] for key in keys]
+
+    def _known(self, keys: list[bytes]) -> dict[bytes, Entities]:
+        found = {key: _listed(value) for key, value in self._cache.get(keys).items()}
+        sound = {key: Entities(entities) for key, entities in found.items() if entities is not None}
+        if len(sound) < len(found):
+            self._cache.warn("entries of the cache hold no entities; they are worked out again.")
+        return sound
+
+    def _keep(self, said: Mapping[bytes, Entities]) -> None:
+        """Store answers: in the cache, or for this run alone where they are failures."""
+        told = {key: answer for key, answer in said.items() if answer.entities is not None}
+        self._cache.put(ENTITIES, {key: json.dumps(answer.entities).encode() for key, answer in told.items()})
+        self._failed |= {key: answer for key, answer in said.items() if key not in told}
+
+    def _answers(self, texts: list[str]) -> list[Entities]:
+        said = self._extractor.extract(texts)
+        wrong = [answer for answer in said if not _is_answer(answer)] if isinstance(said, list) else [said]
+        if wrong or len(said) != len(texts):
+            found = f"{wrong[0]!r}" if wrong else f"{len(said)} answers"
+            raise ModelError(
+                f"{self._extractor!r} gave {found} for {len(texts)} texts. It must return a list of one Entities per "
+                "text, each with a tuple of texts or a failure."
+            )
+        return said
+
+
+class UnusedExtractor(CachedExtractor):
+    """An extractor that counts what it would have to read, and reads nothing."""
+
+    def extract(self, texts: Sequence[str]) -> list[Entities]:
+        """Return one entity per text, so that all texts are counted that may have to be read."""
+        identity = json.dumps(dict(self.identity()), sort_keys=True, default=str)
+        keys = [digest(ENTITIES, identity, text) for text in texts]
+        new = [key for key in keys if key not in self._failed]
+        self._failed |= {key: Entities(None, NOT_ASKED) for key in new}
+        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(new) - len(self._cache.get(new)))
+        return [Entities((NOT_ASKED,)) for _ in texts]
+
+
+def _is_answer(answer: object) -> bool:
+    if not isinstance(answer, Entities):
+        return False
+    if answer.entities is None:
+        return isinstance(answer.failure, str) and bool(answer.failure)
+    return isinstance(answer.entities, tuple) and all(isinstance(entity, str) for entity in answer.entities)
+
+
+def _listed(stored: bytes) -> tuple[str, ...] | None:
+    """Return the entities of a stored answer, None if it is none."""
+    try:
+        entities = json.loads(stored)
+    except ValueError:
+        return None
+    is_sound = isinstance(entities, list) and all(isinstance(entity, str) for entity in entities)
+    return tuple(entities) if is_sound else None
