@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ from pandera.errors import SchemaErrors
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import PlanError, ScoringError
 from rag_descriptors.longframe import LongFrame
+from rag_descriptors.models.calls import STOP
 from rag_descriptors.planning import OnConflict, OnError, input_schema, plan
 from rag_descriptors.schemas import output_schema
 from rag_descriptors.scoring import CacheLike, Run
@@ -109,17 +111,25 @@ async def ascore_frame(
     estimate: bool = False,
     progress: bool | None = None,
 ) -> ScoredFrame:
-    """Do what `score_frame` does in a thread of its own, while the event loop goes on."""
-    return await asyncio.to_thread(
-        score_frame,
-        df,
-        descriptors,
-        cache=cache,
-        on_conflict=on_conflict,
-        on_error=on_error,
-        estimate=estimate,
-        progress=progress,
-    )
+    """Do what `score_frame` does in a thread of its own, while the event loop goes on.
+
+    Where the caller is cancelled no further calls to a judge are made; what a model has in hand is finished.
+    """
+    stop = Event()
+    STOP.set(stop)
+    try:
+        return await asyncio.to_thread(
+            score_frame,
+            df,
+            descriptors,
+            cache=cache,
+            on_conflict=on_conflict,
+            on_error=on_error,
+            estimate=estimate,
+            progress=progress,
+        )
+    finally:
+        stop.set()
 
 
 def _starts(n_rows: int) -> range:

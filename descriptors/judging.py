@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from rag_descriptors.base import PARTIAL, PairScores
-from rag_descriptors.errors import OptionError
+from rag_descriptors.errors import JudgeError, OptionError
 from rag_descriptors.models.calls import JudgeSession, Limits
 from rag_descriptors.models.entities import Entities
 from rag_descriptors.models.judge import NOT_ASKED, Asker, Judge, Verdict, verdicts
 from rag_descriptors.models.llm import DEFAULT_MODEL, LiteLLMJudge
 from rag_descriptors.models.prompts import ENTITIES, RELEVANCE, Template
-from rag_descriptors.options import caught, mappings, together, unknown
+from rag_descriptors.options import caught, mappings, together, unknown, whole_number
 
 __all__ = ["JudgedEntities", "JudgedRelevance", "Judging"]
 
@@ -52,10 +52,10 @@ class Judging:
         """
         together(mappings(method_params=params))
         limits, judge, own = _sorted(_with_model(params or {}, model))
-        problems = [*template.problems(own["prompt"])] if own["prompt"] is not None else []
+        problems = unknown("method_params", params or {}, [*own, *_names(LiteLLMJudge), *_names(Limits)])
+        problems += template.problems(own["prompt"]) if own["prompt"] is not None else []
         problems += caught(lambda: Limits(**limits), lambda: _judge(own["judge"], judge))
-        if type(own["repeats"]) is not int or own["repeats"] < 1:
-            problems.append(f"repeats: {own['repeats']!r} is not allowed. Give a whole number from 1.")
+        problems += whole_number("repeats", own["repeats"], 1)
         together(problems)
         return cls(
             judge=_judge(own["judge"], judge),
@@ -77,7 +77,7 @@ class Judging:
     @property
     def provenance(self) -> dict[str, Any]:
         """All that changes an answer."""
-        return {"judge": dict(self.judge.identity()), "prompt": self.template.digest, "repeats": self.repeats}
+        return {"judge": _identity(self.judge), "prompt": self.template.digest, "repeats": self.repeats}
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
         """Return the same with its judge wrapped."""
@@ -97,7 +97,8 @@ class Judging:
 
     @property
     def _asker(self) -> Asker:
-        return self.judge if isinstance(self.judge, Asker) else JudgeSession(self.judge, self.limits)
+        asked: Any = self.judge
+        return JudgeSession(asked, self.limits) if hasattr(asked, "complete") else asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +212,14 @@ def _with_model(params: Mapping[str, Any], model: str | None) -> Mapping[str, An
 
 def _sorted(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return the options of the limits, those of the judge, and the others, with their defaults."""
-    names = [{item.name for item in fields(kind) if item.init} for kind in (Limits, LiteLLMJudge)]
+    names = (_names(Limits), _names(LiteLLMJudge))
     own = {"judge": None, "prompt": None, "repeats": 1}
-    together(unknown("method_params", params, [*own, *sorted(names[1]), *sorted(names[0])]))
     limits, judge = ({name: value for name, value in params.items() if name in known} for known in names)
     return limits, judge, own | {name: value for name, value in params.items() if name in own}
+
+
+def _names(kind: type[Limits] | type[LiteLLMJudge]) -> list[str]:
+    return [option.name for option in fields(kind) if option.init]
 
 
 def _judge(given: Any, options: Mapping[str, Any]) -> Judge | Asker:
@@ -223,11 +227,19 @@ def _judge(given: Any, options: Mapping[str, Any]) -> Judge | Asker:
         return LiteLLMJudge(**options)
     if options:
         raise OptionError(f"method_params: {', '.join(options)} can't stand beside judge. Set them on the judge.")
-    lacking = _lacking(given, "identity", "ask" if hasattr(given, "ask") else "complete")
+    is_asker = hasattr(given, "ask") and not hasattr(given, "complete")  # what a run puts before a judge
+    lacking = _lacking(given, "identity", "ask" if is_asker else "complete")
     if lacking:
         raise OptionError(f"judge: {given!r} has no method {lacking[0]!r}; see rag_descriptors.Judge.")
     judge: Judge | Asker = given
     return judge
+
+
+def _identity(judge: Judge | Asker) -> dict[str, Any]:
+    identity: Any = judge.identity()
+    if not isinstance(identity, Mapping):
+        raise JudgeError(f"{judge!r} gave the identity {identity!r}. It must be a dict of all that changes an answer.")
+    return dict(identity)
 
 
 def _lacking(judge: object, *methods: str) -> list[str]:

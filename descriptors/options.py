@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
+from numbers import Integral
 from typing import Any, TypeVar
 
 from rag_descriptors.errors import OptionError, suggest
@@ -18,6 +19,7 @@ __all__ = [
     "stable_repr",
     "together",
     "unknown",
+    "whole_number",
 ]
 
 T = TypeVar("T")
@@ -84,6 +86,12 @@ def mappings(**options: object) -> list[str]:
         for option, value in options.items()
         if not isinstance(value, Mapping | None)
     ]
+
+
+def whole_number(option: str, value: object, least: int) -> list[str]:
+    """Return what is wrong with an option that takes a whole number, numpy's too: nothing, or one text."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    return [] if is_whole else [f"{option}: {value!r} is not allowed. Give a whole number from {least}."]
 
 
 def flags(owner: object, *options: str) -> list[str]:

@@ -1,12 +1,26 @@
+import asyncio
 import json
+import os
 import pickle
+import signal
+import time
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from rag_descriptors import ContextRelevance, ContextRelevancy, JudgeError, LiteLLMJudge, add_descriptors, score_frame
-from rag_descriptors.errors import OptionError, ScoringError
+from rag_descriptors import (
+    Completion,
+    ContextRelevance,
+    ContextRelevancy,
+    JudgeError,
+    LiteLLMJudge,
+    add_descriptors,
+    ascore_frame,
+    score_frame,
+)
+from rag_descriptors.errors import JudgeWarning, OptionError, ScoringError
 from rag_descriptors.testing import FakeJudge, check_descriptor
 
 KEY = "sk-planted-0123456789"
@@ -99,6 +113,10 @@ def test_on_error_raise(traces):
         ({"judge": 1}, ["judge: 1 has no method 'identity'"]),
         ({"judge": FakeJudge}, ["has no method 'identity'"]),
         ({"prompt": "{question}", "repeats": 0, "timeout": 0}, ["{context} must stand", "repeats: 0", "timeout: 0"]),
+        (
+            {"temprature": 1, "max_calls": -2, "max_tokens": 0},
+            ["'temprature' is unknown", "max_calls: -2", "max_tokens: 0"],
+        ),
         ({"max_tokens": 0, "repeats": True}, ["max_tokens: 0", "repeats: True"]),
         (["model"], ["method_params: ['model'] is not allowed. Give a dict"]),
     ],
@@ -110,7 +128,7 @@ def test_wrong_options_are_all_named_at_once(params, problems):
 
 
 def test_value_objects():
-    params = {"model": "m", "api_key": KEY, "api_base": f"http://u:{KEY}@localhost/v1?key={KEY}", "repeats": 2}
+    params = {"model": "m", "api_key": KEY, "api_base": "http://localhost/v1", "repeats": 2}
     relevance = ContextRelevance("q", "c", "llm", params)
     assert relevance == pickle.loads(pickle.dumps(relevance))
     assert KEY not in repr(relevance)
@@ -132,3 +150,135 @@ def test_the_fingerprint_tells_prompts_and_models_apart():
 def test_a_judge_of_ones_own_may_be_any_object():
     judge = LiteLLMJudge(model="m")
     assert ContextRelevance("q", "c", "llm", {"judge": judge}).provenance["method"]["judge"]["model"] == "m"
+
+
+def test_numbers_of_numpy():
+    params = {"max_calls": np.int64(5), "timeout": np.float64(3), "repeats": np.int64(1), "max_tokens": 9}
+    assert ContextRelevance("q", "c", "llm", params).name == "Ranking for q with c"
+
+
+class Odd(FakeJudge):
+    """A judge that breaks its contract in the way that is its reply."""
+
+    async def complete(self, prompt):
+        if isinstance(self.replies, BaseException):
+            raise self.replies
+        return self.replies
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        ("a text", "the judge gave 'a text'. It must return a Completion of a text."),
+        (None, "the judge gave None"),
+        (Completion(b"{}"), "It must return a Completion of a text"),
+        (Completion(None), "It must return a Completion of a text"),
+        (asyncio.CancelledError(), "Odd failed: CancelledError()"),
+        (SystemExit(3), "Odd failed: SystemExit(3)"),
+        (TimeoutError("mine"), "Odd failed: TimeoutError('mine')"),
+    ],
+)
+def test_a_judge_that_breaks_its_contract(reply, told):
+    traces = pd.DataFrame({"question": ["a"], "contexts": [["x1"]]})
+    for _ in range(2):
+        scored = add_descriptors(traces, judged(Odd(reply), output_status=True, output_reasons=True))
+        assert scored["cr status"].item() == "judge_error"
+        assert told in scored["cr reasons"].item()[0]
+    assert add_descriptors(traces, judged(FakeJudge(said)))["cr"].item() == 0.1  # others are asked as before
+
+
+def test_a_judge_without_an_identity():
+    class Nameless(FakeJudge):
+        def identity(self):
+            return None
+
+    with pytest.raises(JudgeError, match="gave the identity None. It must be a dict"):
+        add_descriptors(pd.DataFrame({"question": ["a"], "contexts": [["x1"]]}), judged(Nameless(said)))
+
+
+def test_a_judge_may_have_a_method_ask_of_its_own(traces):
+    class Asking(FakeJudge):
+        def ask(self):
+            raise AssertionError
+
+    assert add_descriptors(traces, judged(Asking(said)))["cr"].notna().sum() == 3
+
+
+@pytest.mark.parametrize("text", ['{"score": 0.5, "reason": "half \\ud83d"}', "prose \ud83d", '{"score": "\ud83d"}'])
+def test_lone_surrogates_in_answers_cost_no_row(tmp_path, text):
+    judge = FakeJudge(lambda prompt: text if "x1" in prompt.user else {"score": 1.0, "reason": "r"})
+    traces = pd.DataFrame({"question": ["a", "b"], "contexts": [["x1"], ["x2"]]})
+    for _ in range(2):
+        scored = add_descriptors(traces, judged(judge, output_reasons=True), cache=tmp_path / "cache")
+        assert scored["cr"].tolist()[1] == 1.0
+        assert "\ufffd" in scored["cr reasons"][0][0]
+
+
+def test_a_task_with_a_lone_surrogate(traces):
+    judge = FakeJudge(said)
+    add_descriptors(traces, judged(judge, method_params={"prompt": "half \ud83d {question}{context}"}))
+    assert judge.prompts[0].user.startswith("half \ufffd ")
+
+
+def test_what_is_paid_for_is_kept_when_the_next_judge_fails(traces):
+    good, bad = FakeJudge(said), FakeJudge([JudgeError("wrong key", remedy="stop")])
+    both = [judged(good), judged(bad, alias="other", output_status=True)]
+    with pytest.warns(JudgeWarning, match="wrong key Finished rows are kept"):
+        scored = score_frame(traces, both)
+    assert scored.frame["cr"].notna().sum() == 3
+    assert scored.frame["other status"].tolist() == ["judge_error"] * 3 + ["missing_input"]
+    assert scored.summary.judge.failures == {"judge_error": 4}
+    assert len(bad.prompts) == 1
+
+
+def test_a_budget_that_can_t_be_kept_is_told_of_before_anything_is_paid_for(traces):
+    good, other = FakeJudge(said), FakeJudge(said, "other")
+    both = [judged(good), judged(other, alias="other", method_params={"max_cost": 1.0})]
+    for estimate in (True, False):
+        with pytest.raises(JudgeError, match="max_cost: .* can't tell what a call may cost"):
+            score_frame(traces, both, estimate=estimate)
+    assert good.prompts == other.prompts == []
+
+
+def test_who_no_longer_waits_pays_no_more():
+    class Slow(FakeJudge):
+        async def complete(self, prompt):
+            self.prompts.append(prompt)
+            await asyncio.sleep(0.05)
+            return Completion('{"score": 0.5}')
+
+    judge = Slow([])
+    traces = pd.DataFrame({"question": ["a"] * 400, "contexts": [[f"x{n}"] for n in range(400)]})
+
+    async def cancelled():
+        task = asyncio.create_task(ascore_frame(traces, judged(judge, method_params={"max_concurrency": 2})))
+        while len(judge.prompts) < 5:
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(1)
+        return len(judge.prompts)
+
+    n_calls = asyncio.run(cancelled())
+    assert n_calls < 60
+    time.sleep(0.5)
+    assert len(judge.prompts) == n_calls
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_asks_too(traces):
+    add_descriptors(traces, judged(FakeJudge(said)))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if add_descriptors(traces, judged(FakeJudge(said)))["cr"].notna().sum() == 3 else 1)
+    for _ in range(200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+    assert done == child
+    assert status == 0

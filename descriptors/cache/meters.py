@@ -109,6 +109,11 @@ class JudgeMeter:
         return len(self._known) + len(self._answered) + len(self._failed)
 
     @property
+    def was_answered(self) -> bool:
+        """Whether a judge has answered in this run."""
+        return bool(self._answered)
+
+    @property
     def cached(self) -> int:
         """Prompts whose answer was known."""
         return len(self._known)

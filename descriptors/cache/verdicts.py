@@ -1,6 +1,7 @@
 """A judge that is asked each distinct prompt once."""
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import ceil
@@ -9,6 +10,7 @@ from typing import Any
 from rag_descriptors.cache.keys import digest
 from rag_descriptors.cache.meters import JudgeMeter
 from rag_descriptors.cache.store import Cache
+from rag_descriptors.errors import JudgeError, JudgeWarning
 from rag_descriptors.models.judge import NOT_ASKED, Answer, Asker, Prompt, Usage, read
 from rag_descriptors.progress import Progress
 
@@ -42,14 +44,26 @@ class CachedJudge:
                 yield place, known[key]
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
-        for number, answer in self._asker.ask([prompts[place] for place in missing]):
-            place = missing[number]
+        for place, answer in self._asked(prompts, missing):
             failure = read(prompts[place], answer).failure
             if failure is None:
                 self._cache.put(VERDICT, {keys[place]: _pack(answer)})
             self._meter.count(keys[place], answer, failure)
             self._progress.advance(1)
             yield place, answer
+
+    def _asked(self, prompts: Sequence[Prompt], places: Sequence[int]) -> Iterator[tuple[int, Answer]]:
+        """Yield the answers of some of the prompts; an error is one only where no judge of the run has answered yet."""
+        left = set(places)
+        try:
+            for number, answer in self._asker.ask([prompts[place] for place in places]):
+                left.remove(places[number])
+                yield places[number], answer
+        except JudgeError as error:
+            if not self._meter.was_answered:
+                raise
+            warnings.warn(f"{error} Finished rows are kept, the others are missing.", JudgeWarning, stacklevel=2)
+            yield from ((place, Answer(failure=error.status, message=str(error))) for place in sorted(left))
 
     def _known(self, keys: list[bytes]) -> dict[bytes, Answer]:
         found = {key: _unpack(value) for key, value in self._cache.get(keys).items()}

@@ -1,33 +1,37 @@
 """Many calls to a judge at once: paced, retried, within a budget, and stopped where no call can succeed."""
 
 import asyncio
+import os
 import random
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import inf
-from queue import SimpleQueue
-from threading import Thread
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 from rag_descriptors.errors import JudgeError, JudgeWarning
 from rag_descriptors.models.judge import Answer, Completion, Judge, Prompt
-from rag_descriptors.options import together
+from rag_descriptors.options import together, whole_number
 
 __all__ = ["JudgeSession", "Limits"]
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 UNANSWERED = ("judge_error", "rate_limited", "timeout")
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 600.0
-HOPELESS = 3  # prompts in a row that no call was answered for, where there never was an answer
-INTERRUPTED = 50  # the same, where there was one
+HOPELESS = (3, 12)  # prompts and calls in a row without an answer, where there never was one
+INTERRUPTED = (50, 50)  # the same, where there was one
+STOP: ContextVar[Event | None] = ContextVar("STOP", default=None)  # set by who no longer waits for the answers
+LOOK_S = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How a judge is called. Each limit holds for one descriptor in one run.
+    """How a judge is called. Each limit holds for one descriptor in one run; two descriptors have one each.
 
     Attributes:
         max_concurrency: The most calls at once. A run begins with one, and comes down where the judge asks for it.
@@ -54,8 +58,8 @@ class Limits:
     def _problems(self) -> Iterator[str]:
         for option, least in (("max_concurrency", 1), ("max_retries", 0), ("max_calls", 0)):
             value = getattr(self, option)
-            if (value is not None or option != "max_calls") and (type(value) is not int or value < least):
-                yield f"{option}: {value!r} is not allowed. Give a whole number from {least}."
+            if value is not None or option != "max_calls":
+                yield from whole_number(option, value, least)
         for option in ("requests_per_minute", "timeout", "max_cost"):
             value = getattr(self, option)
             if (value is not None or option == "timeout") and not _is_positive(value):
@@ -84,7 +88,7 @@ class JudgeSession:
         self._pace = Pace(limits)
         self._stopped: JudgeError | None = None
         self._was_answered = self._was_told = False
-        self._unanswered = 0
+        self._unanswered = (0, 0)
 
     def __repr__(self) -> str:
         return repr(self._judge)
@@ -100,10 +104,10 @@ class JudgeSession:
             JudgeError: No call can succeed, and none ever did.
         """
         arrived: SimpleQueue[tuple[int, Answer] | BaseException] = SimpleQueue()
-        asking = asyncio.run_coroutine_threadsafe(self._ask_all(prompts, arrived.put), event_loop())
+        asking = asyncio.run_coroutine_threadsafe(self._ask_all(prompts, arrived.put), event_loop(os.getpid()))
         try:
             for _ in prompts:
-                came = arrived.get()
+                came = _next(arrived)
                 if isinstance(came, BaseException):
                     raise came
                 yield came
@@ -142,7 +146,7 @@ class JudgeSession:
                 self._budget.settle(reserved, None)
                 n_tries += error.remedy != "again"
                 if not await self._wait(error, n_tries):
-                    return place, replace(self._give_up(error), calls=n_calls)
+                    return place, replace(self._give_up(error, n_calls), calls=n_calls)
             else:
                 self._budget.settle(reserved, completion.usage.cost)
                 return place, replace(self._accept(completion), calls=n_calls)
@@ -150,45 +154,52 @@ class JudgeSession:
 
     async def _call(self, prompt: Prompt) -> Completion:
         await self._pace.turn()
+        limit = asyncio.timeout(self._limits.timeout)
         try:
             completion = self._judge.complete(prompt)
-            async with asyncio.timeout(self._limits.timeout):
-                return await completion
-        except TimeoutError:
-            problem = f"no answer within {self._limits.timeout:g} s"
+            async with limit:
+                return _checked(await completion)
         except JudgeError:
             raise
-        except Exception as error:
-            raise JudgeError(f"{self._judge!r} failed: {error!r}") from error
-        raise JudgeError(problem, status="timeout", remedy="retry")
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise  # by us
+            if limit.expired():
+                problem = JudgeError(f"no answer within {self._limits.timeout:g} s", status="timeout", remedy="retry")
+            else:  # whatever a judge raises, each prompt fails alone
+                problem = JudgeError(f"{type(self._judge).__name__} failed: {error!r}")
+            raise problem from error
 
     async def _wait(self, error: JudgeError, n_tries: int) -> bool:
         """Wait until a call may be tried again; return whether it may."""
         if error.remedy == "again":
             return True
-        if error.remedy == "retry" and error.status != "timeout":
-            self._pace.pushed_back(error.retry_after or 0)
         backoff = FIRST_WAIT_S * 2 ** (n_tries - 1) * random.uniform(0.5, 1)  # noqa: S311 - no secret
         wait = backoff if error.retry_after is None else error.retry_after
-        if error.remedy != "retry" or n_tries > self._limits.max_retries or wait > LONGEST_WAIT_S:
+        is_worth_it = error.remedy == "retry" and wait <= LONGEST_WAIT_S
+        if is_worth_it and error.status != "timeout":
+            self._pace.pushed_back(error.retry_after or 0)
+        if not is_worth_it or n_tries > self._limits.max_retries:
             return False
         await asyncio.sleep(wait)
         return True
 
     def _accept(self, completion: Completion) -> Answer:
-        self._was_answered, self._unanswered = True, 0
+        self._was_answered, self._unanswered = True, (0, 0)
         self._pace.answered()
         if completion.failure is not None:
             return Answer(failure=completion.failure, message=completion.text, usage=completion.usage)
         return Answer(text=completion.text, usage=completion.usage)
 
-    def _give_up(self, error: JudgeError) -> Answer:
+    def _give_up(self, error: JudgeError, n_calls: int) -> Answer:
         """Return the answer of a prompt that has none; stop where no other prompt can have one."""
-        self._unanswered = self._unanswered + 1 if error.status in UNANSWERED else 0
-        if error.remedy == "stop" or self._unanswered >= (INTERRUPTED if self._was_answered else HOPELESS):
+        n_prompts, n_before = self._unanswered if error.status in UNANSWERED else (-1, -n_calls)
+        self._unanswered = n_prompts + 1, n_before + n_calls
+        least = INTERRUPTED if self._was_answered else HOPELESS
+        if error.remedy == "stop" or all(n >= m for n, m in zip(self._unanswered, least, strict=True)):
+            self._stopped = self._stopped or error
             if not self._was_answered:
                 raise error
-            self._stopped = self._stopped or error
         return Answer(failure=error.status, message=str(error))
 
     def _warn(self) -> None:
@@ -229,7 +240,7 @@ class Pace:
         """Take into account that the judge wants fewer calls, and none for `wait` seconds."""
         self._room = max(self._room / 2, 1)
         self._was_pushed_back = True
-        self._next = max(self._next, asyncio.get_running_loop().time() + min(wait, LONGEST_WAIT_S))
+        self._next = max(self._next, asyncio.get_running_loop().time() + wait)
 
     async def turn(self) -> None:
         """Wait until the next call may begin."""
@@ -249,6 +260,8 @@ class Budget:
         self._calls = 0
         self._spent = self._reserved = 0.0
         self._settled = asyncio.Event()
+        if limits.max_cost is not None:
+            self._most(Prompt("", "", {}, dict))  # fails before anything is paid for
 
     @property
     def message(self) -> str:
@@ -289,9 +302,31 @@ class Budget:
         return float(most_cost(prompt))
 
 
+def _next(arrived: "SimpleQueue[tuple[int, Answer] | BaseException]") -> tuple[int, Answer] | BaseException:
+    """Wait for what comes next, as long as somebody waits for the answers."""
+    stop = STOP.get()
+    while stop is None or not stop.is_set():
+        try:
+            return arrived.get(timeout=None if stop is None else LOOK_S)
+        except Empty:
+            continue
+    return JudgeError("nobody waits for the answers any more.")
+
+
+def _checked(completion: object) -> Completion:
+    if not isinstance(completion, Completion) or not isinstance(completion.text, str):
+        raise JudgeError(f"the judge gave {completion!r}. It must return a Completion of a text.")
+    return completion
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 @lru_cache
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop, in a thread of its own, on which all calls of this process are made."""
+def event_loop(_process: int) -> asyncio.AbstractEventLoop:
+    """Return the loop, in a thread of its own, on which all calls of a process are made; a fork has another one."""
     loop = asyncio.new_event_loop()
     Thread(target=loop.run_forever, name="judge", daemon=True).start()
     return loop

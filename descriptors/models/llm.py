@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from ipaddress import ip_address
-from math import inf
+from math import inf, isnan, nan
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from rag_descriptors.errors import JudgeError
 from rag_descriptors.models.find import import_extra
@@ -28,7 +28,8 @@ SWITCHED_OFF = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_OFFLINE_MODE": 
 LOGGERS = ("LiteLLM", "openai._base_client", "httpx", "httpcore.connection", "httpcore.http11", "asyncio")
 SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_FORM = re.compile(r"sk-[\w-]{8,}|(?<=Bearer )\S+|(?<=[?&]key=)[^&\s'\"]+")
-SHORTEST_SECRET = 8
+SHORTEST_SECRET, SHORTEST_KEY = 8, 4  # characters; of a shorter one texts would be full
+SCHEMES = ("http", "https")
 FINISHED = {"length": "truncated", "content_filter": "content_filtered"}
 STATUSES = {
     "context_too_long": re.compile("context_length_exceeded|maximum context length|ContextWindowExceeded"),
@@ -41,16 +42,18 @@ class Learnt:
     """How a server wants to be asked, as its refusals tell: kept for all later calls of the judge."""
 
     form: str = FORMS[0]
-    form_works: bool = False
+    is_settled: bool = False
     takes_temperature: bool = True
 
     def another_form(self, refused: str) -> bool:
         """Return whether there is another form to try than the one that was refused."""
-        if self.form_works:
+        if self.is_settled:
             return False
-        if refused == self.form:
-            self.form = FORMS[(FORMS.index(refused) + 1) % len(FORMS)]
-        return refused != FORMS[-1]
+        if refused == FORMS[-1]:  # it is no matter of the form
+            self.form, self.is_settled = FORMS[0], True
+        elif refused == self.form:
+            self.form = FORMS[FORMS.index(refused) + 1]
+        return not self.is_settled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,7 @@ class LiteLLMJudge:
         model: The model's name, or litellm's `provider/name`.
         provider: litellm's name of the API, such as `"azure"`, `"anthropic"`, `"ollama_chat"`, `"hosted_vllm"`; None is
             the one that `model` begins with, else `"openai"`, which any OpenAI-compatible server is too.
-        api_base: The server's address, where it is not the provider's own.
+        api_base: The server's address, where it is not the provider's own. Credentials have no place in it.
         api_key: The key; None takes the provider's environment variable, and none is needed for a server of one's own
             network. It stands in no log, error, cache or repr.
         temperature: 0 asks for the likeliest answer. Left out for a model that refuses it; None never sends it.
@@ -74,7 +77,7 @@ class LiteLLMJudge:
 
     model: str = DEFAULT_MODEL
     provider: str | None = None
-    api_base: str | None = field(default=None, repr=False)
+    api_base: str | None = None
     api_key: str | None = field(default=None, repr=False)
     temperature: float | None = 0
     max_tokens: int | None = None
@@ -93,7 +96,7 @@ class LiteLLMJudge:
             if not isinstance(getattr(self, option), str | None):
                 yield f"{option}: a {type(getattr(self, option)).__name__} is not allowed. Give a text, or None."
         if self.api_base is not None and not _is_address(self.api_base):
-            yield "api_base: that is no address. Give one such as 'http://localhost:8000/v1'."
+            yield "api_base: that is no address. Give one such as 'http://localhost:8000/v1', and a key as api_key."
         if self.temperature is not None and not (_is_number(self.temperature) and 0 <= self.temperature <= 2):
             yield f"temperature: {self.temperature!r} is not allowed. Give a number from 0 to 2, or None."
         if self.max_tokens is not None and (type(self.max_tokens) is not int or self.max_tokens < 1):
@@ -109,7 +112,7 @@ class LiteLLMJudge:
         return {
             "model": self.model,
             "provider": self.provider,
-            "api_base": _without_credentials(self.api_base) if self.api_base else None,
+            "api_base": self.api_base,
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
         }
@@ -135,7 +138,7 @@ class LiteLLMJudge:
         except Exception as error:  # noqa: BLE001 - litellm raises what its providers raise
             fault = self._fault(error, form, temperature)
         else:
-            self._learnt.form_works = True
+            self._learnt.is_settled = True
             return self._completion(response)
         raise fault  # outside of the except block: what litellm says may hold a key
 
@@ -162,7 +165,7 @@ class LiteLLMJudge:
         usage = Usage(prompt_tokens=tokens[0], completion_tokens=tokens[1], cost=self._cost(response, tokens))
         failure = "refused" if refusal else FINISHED.get(choice.finish_reason)
         told = refusal or f"the answer ended early: {choice.finish_reason}."
-        return Completion(told if failure else choice.message.content or "", usage, failure)
+        return Completion(self._without_key(told if failure else choice.message.content or ""), usage, failure)
 
     def _cost(self, response: Any, tokens: list[int | None]) -> float | None:
         if self.prices is None:
@@ -201,7 +204,8 @@ class LiteLLMJudge:
         if code in (400, 422) and temperature is not None and "temperature" in told:
             self._learnt.takes_temperature = False
             return JudgeError(message, remedy="again")
-        if code in (400, 422, 500) and _was_received(error) and self._learnt.another_form(form):
+        refusals = (400, 422, 500) if form == FORMS[0] else (400, 422)
+        if code in refusals and _was_received(error) and self._learnt.another_form(form):
             return JudgeError(message, remedy="again")
         if code in (401, 402, 403, 404) or "insufficient_quota" in told or "Missing credentials" in told:
             return JudgeError(f"{message} Check model, provider, api_base and the key.", remedy="stop")
@@ -212,7 +216,11 @@ class LiteLLMJudge:
         )
 
     def _redacted(self, text: str) -> str:
-        return redacted(text, {self.api_key or "", *_credentials(self.api_base or "")})
+        return redacted(self._without_key(text))
+
+    def _without_key(self, text: str) -> str:
+        """Return a text, though it be an answer, without the key that was given."""
+        return text.replace(self.api_key, "***") if self.api_key and len(self.api_key) >= SHORTEST_KEY else text
 
 
 @lru_cache
@@ -232,10 +240,10 @@ def load_litellm() -> Any:
     return litellm
 
 
-def redacted(text: str, secrets: set[str] = frozenset()) -> str:  # type: ignore[assignment]
-    """Return a text without given secrets, those of the environment, and what looks like one."""
-    known = secrets | {value for name, value in os.environ.items() if SECRET_NAME.search(name)}
-    for secret in sorted((known for known in known if len(known) >= SHORTEST_SECRET), key=len, reverse=True):
+def redacted(text: str) -> str:
+    """Return a text without the secrets of the environment, and what looks like one."""
+    known = {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET}
+    for secret in sorted(known, key=len, reverse=True):
         text = text.replace(secret, "***")
     return SECRET_FORM.sub("***", text)
 
@@ -267,19 +275,23 @@ def _retry_after(error: Exception) -> float | None:
     if value is None:
         return None
     try:
-        return max(float(value), 0.0)
+        seconds = float(value)
     except ValueError:
-        pass
+        seconds = _seconds_until(value)
+    return None if isnan(seconds) else max(seconds, 0.0)
+
+
+def _seconds_until(date: str) -> float:
     try:
-        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+        return parsedate_to_datetime(date).timestamp() - time.time()
     except ValueError:
-        return None
+        return nan
 
 
 def _is_address(value: object) -> bool:
     try:
         parts = urlsplit(value) if isinstance(value, str) else None
-        return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+        return bool(parts and parts.scheme in SCHEMES and parts.hostname and not (parts.username or parts.query))
     except ValueError:
         return False
 
@@ -290,16 +302,6 @@ def _is_local(address: str) -> bool:
         return ip_address(host).is_private
     except ValueError:
         return "." not in host or host.endswith((".local", ".internal", ".localhost"))
-
-
-def _without_credentials(address: str) -> str:
-    parts = urlsplit(address)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _credentials(address: str) -> set[str]:
-    parts = urlsplit(address)
-    return {parts.username or "", parts.password or "", parts.query}
 
 
 def _is_number(value: object) -> bool:

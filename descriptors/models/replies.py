@@ -8,11 +8,13 @@ from typing import Any, NoReturn
 
 from rag_descriptors.errors import ReplyError
 
-__all__ = ["a_list", "a_number", "a_text", "a_word", "parse_reply"]
+__all__ = ["a_list", "a_number", "a_text", "a_word", "parse_reply", "scrubbed"]
 
-REASONING = re.compile(r"\A\s*(?:<(think|thinking|reasoning)>.*?</\1>|.*?</think>)", re.DOTALL)
+REASONING = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+END_OF_REASONING = "</think>"  # some servers leave out how it begins
 UNFINISHED = re.compile(r"\A\s*<(think|thinking|reasoning)>")
-OBJECT_START = re.compile(r'\{\s*["}]')
+OBJECT_START = re.compile(r'\{\s*"')
+SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN = 200  # characters of a reply in a message
 
 
@@ -26,14 +28,30 @@ def parse_reply(text: str) -> dict[str, Any]:
     if UNFINISHED.match(answer):
         raise ReplyError(f"the reply holds reasoning and no answer: {_shown(text)}")
     found: dict[str, dict[str, Any]] = {}
-    start = 0
-    while match := OBJECT_START.search(answer, start):
-        value, start = _decode(answer, match.start())
+    end = 0
+    while match := OBJECT_START.search(answer, end):
+        if END_OF_REASONING in answer[end : match.start()]:
+            found.clear()  # what stood before was thought, not said
+        value, end = _decode(answer, match.start())
         found[json.dumps(value, sort_keys=True)] = value
+    if END_OF_REASONING in answer[end:]:
+        found.clear()
     if len(found) != 1:
         problem = "no JSON object" if not found else f"{len(found)} JSON objects that differ"
         raise ReplyError(f"the reply holds {problem}: {_shown(text)}")
-    return next(iter(found.values()))
+    said: dict[str, Any] = scrubbed(next(iter(found.values())))
+    return said
+
+
+def scrubbed(value: Any) -> Any:
+    """Return a text or JSON value with every lone surrogate replaced by U+FFFD."""
+    if isinstance(value, str):
+        return SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [scrubbed(item) for item in value]
+    if isinstance(value, dict):
+        return {scrubbed(key): scrubbed(item) for key, item in value.items()}
+    return value
 
 
 def a_number(reply: Mapping[str, Any], key: str, low: float, high: float) -> float:
@@ -108,4 +126,4 @@ def _shown(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse)
+DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, strict=False)  # raw line breaks in texts

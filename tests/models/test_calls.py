@@ -1,4 +1,5 @@
 import asyncio
+import os
 import threading
 import time
 
@@ -82,7 +83,7 @@ def test_all_calls_of_a_process_are_made_on_one_loop():
     for _ in range(3):
         answers(session(["x"]), "a")
     assert [thread.name for thread in threading.enumerate()].count("judge") == 1
-    assert event_loop().is_running()
+    assert event_loop(os.getpid()).is_running()
 
 
 @pytest.mark.parametrize("status", ["rate_limited", "judge_error"])
@@ -166,19 +167,26 @@ def test_a_session_that_was_stopped_stays_so():
     assert len(judge.prompts) == 2
 
 
-def test_hopeless():
-    judge = FakeJudge([JudgeError("no")])
+@pytest.mark.parametrize(("retries", "calls"), [(0, 12), (3, 12)])
+def test_hopeless(retries, calls, monkeypatch):
+    judge = FakeJudge([JudgeError("no", remedy="retry", retry_after=0)])
     with pytest.raises(JudgeError, match="no"):
-        answers(session(judge, max_concurrency=1), *"abcdef")
-    assert len(judge.prompts) == 3
+        answers(session(judge, max_concurrency=1, max_retries=retries), *"abcdefghijklmnop")
+    assert len(judge.prompts) == calls
+
+
+def test_rows_that_fail_at_the_top_do_not_stop_the_others():
+    judge = FakeJudge(lambda prompt: JudgeError("bad image") if prompt.user in "abcde" else "x")
+    found = answers(session(judge, max_concurrency=1), *"abcdefgh")
+    assert [answer.text for answer in found] == [None] * 5 + ["x"] * 3
 
 
 def test_an_interrupted_service():
     judge = FakeJudge(lambda prompt: "x" if prompt.user == "0" else JudgeError("gone"))
-    texts = [str(number) for number in range(INTERRUPTED + 20)]
+    texts = [str(number) for number in range(INTERRUPTED[0] + 20)]
     with pytest.warns(JudgeWarning, match="gone"):
         found = answers(session(judge, max_concurrency=1), *texts)
-    assert len(judge.prompts) == INTERRUPTED + 1
+    assert len(judge.prompts) == INTERRUPTED[0] + 1
     assert [answer.failure for answer in found] == [None] + ["judge_error"] * (len(texts) - 1)
 
 

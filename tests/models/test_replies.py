@@ -1,7 +1,7 @@
 import pytest
 
 from rag_descriptors.errors import ReplyError
-from rag_descriptors.models.replies import a_list, a_number, a_text, a_word, parse_reply
+from rag_descriptors.models.replies import a_list, a_number, a_text, a_word, parse_reply, scrubbed
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,8 @@ from rag_descriptors.models.replies import a_list, a_number, a_text, a_word, par
         '<reasoning>\nso\n</reasoning>\n\n{"a": 1}',
         'it is {"a": 2}, I think</think>{"a": 1}',
         '{ "a" : 1 }',
+        'Set {} aside. {"a": 1}',
+        '<think>{"a": 2}</think> {"a": 1}',
         '[{"a": 1}]',
     ],
 )
@@ -94,3 +96,20 @@ def test_no_list(value):
 )
 def test_a_text(value, expected):
     assert a_text({"a": value}, "a") == expected
+
+
+def test_texts_may_hold_line_breaks_and_ends_of_reasoning():
+    assert parse_reply('{"a": "one\ntwo\t</think> three"}') == {"a": "one\ntwo\t</think> three"}
+
+
+def test_what_was_thought_is_not_said():
+    with pytest.raises(ReplyError, match="no JSON object"):
+        parse_reply('it is {"a": 1}</think>')
+
+
+def test_lone_surrogates_are_replaced():
+    assert parse_reply('{"a\\ud83d": ["b\\ud83d", {"c": "\\ud83d\\ude00"}], "n": 1}') == {
+        "a\ufffd": ["b\ufffd", {"c": "\U0001f600"}],
+        "n": 1,
+    }
+    assert scrubbed(None) is None
