@@ -22,7 +22,7 @@ def command(tmp_path):
     (tmp_path / "traces.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def run(server, *flags, **params):
-        params = {"model": "m", "api_base": server.url, "max_concurrency": 1, "max_retries": 0, "timeout": 5, **params}
+        params = {"model": "m", "api_base": server.url, "max_concurrency": 1, "max_retries": 0, "timeout": 60, **params}
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in params.items())
         (tmp_path / "config.toml").write_text(
             '[[descriptors]]\ntype = "ContextRelevance"\ninput = "question"\ncontexts = "contexts"\n'

@@ -192,7 +192,7 @@ def test_a_judge_without_an_identity():
         def identity(self):
             return None
 
-    with pytest.raises(JudgeError, match="gave the identity None. It must be a dict"):
+    with pytest.raises(JudgeError, match=r"gave the identity None\. It must be a dict"):
         add_descriptors(pd.DataFrame({"question": ["a"], "contexts": [["x1"]]}), judged(Nameless(said)))
 
 
@@ -221,7 +221,7 @@ def test_a_task_with_a_lone_surrogate(traces):
 
 
 def test_what_is_paid_for_is_kept_when_the_next_judge_fails(traces):
-    good, bad = FakeJudge(said), FakeJudge([JudgeError("wrong key", remedy="stop")])
+    good, bad = FakeJudge(said), FakeJudge([JudgeError("wrong key", remedy="stop")], "bad")
     both = [judged(good), judged(bad, alias="other", output_status=True)]
     with pytest.warns(JudgeWarning, match="wrong key Finished rows are kept"):
         scored = score_frame(traces, both)
@@ -235,7 +235,7 @@ def test_a_budget_that_can_t_be_kept_is_told_of_before_anything_is_paid_for(trac
     good, other = FakeJudge(said), FakeJudge(said, "other")
     both = [judged(good), judged(other, alias="other", method_params={"max_cost": 1.0})]
     for estimate in (True, False):
-        with pytest.raises(JudgeError, match="max_cost: .* can't tell what a call may cost"):
+        with pytest.raises(JudgeError, match=r"max_cost: .* can't tell what a call may cost"):
             score_frame(traces, both, estimate=estimate)
     assert good.prompts == other.prompts == []
 

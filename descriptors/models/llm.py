@@ -28,6 +28,7 @@ SWITCHED_OFF = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_OFFLINE_MODE": 
 LOGGERS = ("LiteLLM", "openai._base_client", "httpx", "httpcore.connection", "httpcore.http11", "asyncio")
 SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_FORM = re.compile(r"sk-[\w-]{8,}|(?<=Bearer )\S+|(?<=[?&]key=)[^&\s'\"]+")
+FIRST_CALL = {"model": "openai/none", "messages": [{"role": "user", "content": ""}], "mock_response": ""}
 SHORTEST_SECRET, SHORTEST_KEY = 8, 4  # characters; of a shorter one texts would be full
 SCHEMES = ("http", "https")
 FINISHED = {"length": "truncated", "content_filter": "content_filtered"}
@@ -235,6 +236,7 @@ def load_litellm() -> Any:
     warnings.filterwarnings("ignore", r"Items? .* on TypedDict class", UserWarning)  # pydantic's, of litellm's types
     litellm = import_extra("litellm", "llm")
     litellm.suppress_debug_info = True
+    litellm.completion(**FIRST_CALL)  # loads the rest of it, which the timeout of a call is not to pay for
     for name in LOGGERS:
         logging.getLogger(name).addFilter(_redact_record)
     return litellm
