@@ -769,6 +769,7 @@ def test_init(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.model
+@pytest.mark.filterwarnings("default::rag_descriptors.errors.TruncationWarning")
 def test_the_written_configuration_scores_as_the_command_does_without(command, tmp_path):
     assert command("init", tmp_path / "c.toml")[0] == 0
     arguments = ["score", SAMPLE, "--limit", "5", "--cache", tmp_path / "c.sqlite"]
