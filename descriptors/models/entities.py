@@ -18,7 +18,7 @@ __all__ = ["Entities", "EntityExtractor", "SpacyExtractor"]
 Find = Literal["names", "labels"]
 NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 TEXT_TOO_LONG = "text_too_long"
-RULES = 1  # to be raised when the rules of names.py change what is found
+RULES = 2  # to be raised when the rules of names.py change what is found
 UNUSED = ("parser", "senter", "lemmatizer", "trainable_lemmatizer", "textcat", "textcat_multilabel")
 TAGGING = ("tagger", "morphologizer", "attribute_ruler")
 WORKING = Lock()
@@ -66,8 +66,9 @@ class SpacyExtractor:
         find: What an entity is. `"names"`: runs of capitalised words (over `of`, `-` and the like: "Bank of England"),
             cut and completed by what the pipeline labels; the same name is then cut alike in any two texts.
             `"labels"`: what the pipeline labels, alone.
-        labels: The pipeline's labels that count; None is all but those of numbers and dates. Capitals within a span of
-            another label do not count either.
+        labels: The pipeline's labels that count; None is all but those of numbers and dates, and what holds no letter
+            is then no entity. With `find="names"` they restrict only what is labelled: capitals within a span of
+            another label do not count, those within none do.
 
     Raises:
         OptionError: An option has a value that is not allowed.
@@ -126,7 +127,7 @@ class SpacyExtractor:
 
     def _read(self, doc: Any) -> Entities:
         spans = FINDERS[self.find](doc, partial(_counts, self.labels))
-        return Entities(written(doc, spans))
+        return Entities(written(doc, spans, numbers=self.labels is not None))
 
 
 FINDERS: Mapping[str, Callable[..., list[tuple[int, int]]]] = {"names": names, "labels": labelled}

@@ -17,7 +17,9 @@ LINKS = frozenset({"-", "of", "de", "del", "der", "di", "da", "du", "la", "van",
 LINKS_AT_ONCE = 2
 DETERMINERS = frozenset({"the", "a", "an"})
 POSSESSIVES = frozenset({"'s", "’s"})
-SENTENCE_ENDS = frozenset(".!?…") | {"..."}
+SENTENCE_MARKS = frozenset(".!?…:•▪◦‣") | {"..."}
+BULLETS = frozenset("-–—*·+>#")
+OPENING_QUOTES = frozenset("\"'“‘„‚«‹")
 
 
 def labelled(doc: Any, counts: Counts) -> list[Span]:
@@ -34,10 +36,14 @@ def names(doc: Any, counts: Counts) -> list[Span]:
     return sorted([*runs, *others])
 
 
-def written(doc: Any, spans: list[Span]) -> tuple[str, ...]:
-    """Return the words of spans, each once, without determiners, possessives and outer punctuation."""
+def written(doc: Any, spans: list[Span], *, numbers: bool = False) -> tuple[str, ...]:
+    """Return the words of spans, each once, without determiners, possessives and outer punctuation.
+
+    What holds no letter is left out; where `numbers` are entities too, what holds neither letter nor digit.
+    """
+    is_word = str.isalnum if numbers else str.isalpha
     forms = (doc[slice(*_trimmed(doc, span))].text for span in spans)
-    return tuple(dict.fromkeys(form for form in forms if any(map(str.isalpha, form))))
+    return tuple(dict.fromkeys(form for form in forms if any(map(is_word, form))))
 
 
 def _runs(doc: Any, owners: dict[int, Any]) -> Iterator[Span]:
@@ -59,12 +65,25 @@ def _may_begin(doc: Any, place: int) -> bool:
 
 
 def _opens_sentence(doc: Any, place: int) -> bool:
+    """Whether a sentence may begin here: a text does, a line, an item of a list, a quotation, or what a colon tells."""
     for token in reversed(doc[:place]):
-        if "\n" in token.text:
+        if "\n" in token.text or token.text in SENTENCE_MARKS or _opens_quotation(doc, token):
             return True
-        if not (token.is_space or token.is_quote or token.is_bracket):
-            return token.text in SENTENCE_ENDS
+        if not _is_before_sentence(doc, token):
+            return False
     return True
+
+
+def _opens_quotation(doc: Any, token: Any) -> bool:
+    before = doc[token.i - 1] if token.i else None
+    is_after_word = before is not None and not (before.whitespace_ or before.is_punct or before.is_space)
+    return token.text in OPENING_QUOTES and not (token.whitespace_ or is_after_word)
+
+
+def _is_before_sentence(doc: Any, token: Any) -> bool:
+    """Whether a token may stand between the end of a sentence and the next: a bullet or the number in "1)" does."""
+    is_number = (token.is_digit or len(token) == 1) and doc[token.i + 1].text == ")"
+    return is_number or token.text in BULLETS or token.is_space or token.is_quote or token.is_bracket
 
 
 def _linked(doc: Any, is_name: list[bool], owners: dict[int, Any], end: int) -> int | None:

@@ -104,6 +104,20 @@ def test_names_and_labels():
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("find", ["names", "labels"])
+def test_numbers_count_by_the_labels_that_were_named(find):
+    text = "the book of 1984 sold 12 copies"
+    assert SpacyExtractor(find=find, labels=["DATE", "CARDINAL"]).extract([text]) == [Entities(("1984", "12"))]
+    assert SpacyExtractor(find=find).extract([text]) == [Entities(())]
+
+
+@pytest.mark.model
+def test_openers_of_items_are_no_names():
+    (said,) = SpacyExtractor().extract(["The Court of Appeal decides:\n- If you win, all is well.\n- After that, ask."])
+    assert said == Entities(("Court of Appeal",))
+
+
+@pytest.mark.model
 def test_the_identity_names_what_changes_an_answer():
     identities = [
         SpacyExtractor(**options).identity() for options in ({}, {"find": "labels"}, {"labels": ["ORG", "GPE"]})

@@ -6,7 +6,7 @@ from rag_descriptors.models.names import labelled, names, written
 
 spacy = pytest.importorskip("spacy")
 
-KINDS = {"I": "PRON", "They": "PRON", "The": "DET", "In": "ADP", "Only": "ADV"}
+KINDS = {"I": "PRON", "They": "PRON", "The": "DET", "In": "ADP", "Only": "ADV", "If": "SCONJ"}
 
 
 def parse(text, *entities, kinds=KINDS):
@@ -62,6 +62,33 @@ def test_runs_of_capitalised_words(text, expected):
 )
 def test_the_start_of_a_sentence(text, expected):
     assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        *("- ", "* ", "+ ", "– ", "• ", "> ", "# ", "## ", "1) ", "a) ", "(b) ", "1. ", "(", "“", '"', "'", "«"),
+        *("a list\n- ", "a list\n  12) ", "an end. - ", "an end. 2) ", "a list • one • ", "an end.” "),
+        *("he said: ", 'he said: "', "he said: “", 'he said "', "he said “", "he said ‘", "he said '", "he said («"),
+    ],
+)
+def test_a_capital_where_a_sentence_may_begin_is_no_name(opening):
+    assert found(f"{opening}If it rains in Paris") == ["Paris"]
+    assert found(f"{opening}Rome rains") == ["Rome"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["the song ", "rain - ", "rain (", "the (1995) ", "the 5 ", 'a "quoted" ', "a 'quoted' ", "a “quoted” ", "a, ", "a; "],
+)
+def test_a_capital_within_a_sentence_is_a_name(before):
+    assert found(f"{before}If falls") == ["If"]
+
+
+def test_numbers_count_where_they_are_asked_for():
+    doc = parse("in 1984 the 3 of - 12 %")
+    assert written(doc, [(1, 2), (3, 4), (5, 6), (6, 8)]) == ()
+    assert written(doc, [(1, 2), (3, 4), (5, 6), (6, 8)], numbers=True) == ("1984", "3", "12")
 
 
 def test_the_pipeline_says_where_two_names_meet():
