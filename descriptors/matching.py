@@ -14,6 +14,7 @@ Key = Callable[[str], Hashable]
 MENTIONS = "mentions"
 QUOTES = str.maketrans(dict.fromkeys("‘’‚‛′ʼ`´", "'") | dict.fromkeys("“”„‟″«»", '"'))
 SIGNS = "#%&@"  # punctuation to Unicode, but parts of names: C# is not C
+INSIDE_WORDS = f"{SIGNS}+_\u200c\u200d"  # the joiners of Indic and Persian words too
 
 
 def normalized(form: str) -> str:
@@ -40,7 +41,8 @@ class Matcher:
     """Forms to keys, aliases included.
 
     Attributes:
-        key: From a form to what it is compared by; a form whose key is empty names nothing.
+        key: From a form to what it is compared by; a form names nothing if it is blank, if its key is None, or if
+            `normalized` leaves nothing of it.
         canonical: From the key of an alias to that of the form which it stands for.
     """
 
@@ -63,9 +65,13 @@ class Matcher:
         found: dict[Hashable, str] = {}
         for entity in entities:
             key = _key(self.key, entity)
-            if key:
-                found.setdefault(self.canonical.get(key, key), entity)
+            canonical = self.canonical.get(key, key)
+            if entity.strip() and self._names(key) and self._names(canonical):
+                found.setdefault(canonical, entity)
         return found
+
+    def _names(self, key: Hashable) -> bool:
+        return key is not None and (self.key is not normalized or key != "")
 
     def spellings(self, key: Hashable) -> set[Hashable]:
         """Return all keys that stand for `key`, itself among them."""
@@ -76,7 +82,9 @@ class Mentions:
     """The words of a text, as a container of the entities that stand in it.
 
     An entity is in it if its words stand there, in order and whole: "Paris" is not in "Parisian", but "York" is in "New
-    York", since a text without its entities does not tell. Words end where letters and digits do.
+    York", since a text without its entities does not tell. Words are letters and digits with their combining marks, and
+    the signs that stand at them without a blank: "C" is not in "C++". Where words are written without blanks between
+    them, as in Chinese, an entity is found only between punctuation.
     """
 
     def __init__(self, text: str, matcher: Matcher) -> None:
@@ -87,7 +95,14 @@ class Mentions:
         return any(self._stands(str(form)) for form in self._matcher.spellings(key))
 
     def _stands(self, form: str) -> bool:
-        return form in self._text and re.search(rf"(?<!\w){re.escape(form)}(?!\w)", self._text) is not None
+        if form not in self._text:
+            return False
+        starts = (match.start() for match in re.finditer(f"(?={re.escape(form)})", self._text))
+        return any(self._is_whole(start, start + len(form)) for start in starts)
+
+    def _is_whole(self, start: int, end: int) -> bool:
+        around = self._text[max(start - 1, 0) : start] + self._text[end : end + 1]
+        return not any(map(_is_inside_word, around))
 
 
 def _key(function: Key, form: str) -> Any:
@@ -112,6 +127,10 @@ def _last(form: Hashable, pairs: Mapping[Hashable, Hashable]) -> Hashable:
 def _folded(text: str) -> str:
     unified = unicodedata.normalize("NFKC", text.translate(QUOTES)).translate(QUOTES)
     return " ".join(unicodedata.normalize("NFKC", unified.casefold()).split())
+
+
+def _is_inside_word(letter: str) -> bool:
+    return letter.isalnum() or letter in INSIDE_WORDS or unicodedata.category(letter)[0] == "M"
 
 
 def _is_outer(letter: str) -> bool:

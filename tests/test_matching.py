@@ -56,6 +56,24 @@ def test_what_names_nothing(form):
     assert matcher().forms([form, "Paris"]) == {"paris": "Paris"}
 
 
+@pytest.mark.parametrize("key", [0, 0.0, False, "", ()])
+def test_a_false_key_is_a_key(key):
+    assert matcher(key=lambda form: key).forms(["Paris", "Rome"]) == {key: "Paris"}
+
+
+def test_a_form_without_a_key_names_nothing():
+    only_long = {"Paris": "paris"}.get
+    assert matcher(key=only_long).forms(["Paris", "Rome", ""]) == {"paris": "Paris"}
+    assert matcher({"Rome": "Paris", "Oslo": "Rome"}, key=only_long).forms(["Rome", "Oslo"]) == {}
+    assert matcher({"Paris": "Rome"}, key=only_long).forms(["Paris"]) == {}
+    assert matcher({"Paris": "..."}).forms(["Paris", "Rome"]) == {"rome": "Rome"}
+
+
+@pytest.mark.parametrize("key", [exact, len, normalized])
+def test_a_blank_form_names_nothing(key):
+    assert matcher(key=key).forms(["", " ", "\n"]) == {}
+
+
 def test_the_first_form_is_shown():
     assert matcher().forms(["PARIS", "Rome", "Paris"]) == {"paris": "PARIS", "rome": "Rome"}
     assert matcher(key=exact).forms(["PARIS", "Paris"]) == {"PARIS": "PARIS", "Paris": "Paris"}
@@ -95,6 +113,27 @@ def test_a_key_that_is_none(key):
         ("Straße", "die STRASSE", True),
         ("Zürich", "Zu\u0308rich", True),
         ("Москва", "город Москва.", True),
+        ("दिल", "दिल्ली में", False),
+        ("दिल", "मेरा दिल।", True),
+        ("हिन्द", "हिन्दी", False),
+        ("कि", "कि", True),
+        ("क", "कि", False),
+        ("کتاب", "کتاب\u200cها", False),
+        ("Q", "Q\u0303", False),
+        ("C", "written in C++", False),
+        ("C", "written in C#", False),
+        ("C", "written in C++, C# and C.", True),
+        ("C", "C", True),
+        ("C+", "C++", False),
+        ("C#", "in C#.", True),
+        ("AT", "AT&T", False),
+        ("AT&T", "of AT&T, Inc.", True),
+        ("Rome", "Paris & Rome", True),
+        ("Paris", "#Paris", False),
+        ("Paris", "snake_Paris", False),
+        ("Paris", "<b>Paris</b>", True),
+        ("Paris", "|Paris|Rome|", True),
+        ("aa", "aaa aa", True),
     ],
 )
 def test_mentions_are_whole_words(form, text, is_there):

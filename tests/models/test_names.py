@@ -79,7 +79,18 @@ def test_a_capital_where_a_sentence_may_begin_is_no_name(opening):
 
 @pytest.mark.parametrize(
     "before",
-    ["the song ", "rain - ", "rain (", "the (1995) ", "the 5 ", 'a "quoted" ', "a 'quoted' ", "a “quoted” ", "a, ", "a; "],
+    [
+        "the song ",
+        "rain - ",
+        "rain (",
+        "the (1995) ",
+        "the 5 ",
+        'a "quoted" ',
+        "a 'quoted' ",
+        "a “quoted” ",
+        "a, ",
+        "a; ",
+    ],
 )
 def test_a_capital_within_a_sentence_is_a_name(before):
     assert found(f"{before}If falls") == ["If"]
