@@ -1,9 +1,11 @@
 """How near does entity recall without a judge come to the recall of the entities that people marked?
 
-Set-ups were chosen on the rows at even positions; the table holds the others. Nothing was chosen on these, but the halves
-share sentences: of the 225 rows, 205 hold one that stands in the other half too, so they are no independent sample. For
-each set-up: the mean error and the rank correlation against the gold recall, and the share of rows with a score. And how
-well each way of finding entities finds those that people marked, in encyclopedic and in noisy text.
+Set-ups were chosen on the rows at even positions; the table holds the others. Nothing was chosen on those rows, but the
+halves are not independent: 205 of the 225 reported rows hold a sentence that stands in the other half too. The mean
+error of the default on them, 0.068, has a 95 % bootstrap interval of 0.053 to 0.085.
+
+For each set-up: the mean error and the rank correlation against the gold recall, and the share of rows with a score.
+And how well each way of finding entities finds those that people marked, in encyclopedic and in noisy text.
 """
 
 import re

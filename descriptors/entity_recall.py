@@ -13,7 +13,9 @@ from rag_descriptors.conditions import Condition, problems_of
 from rag_descriptors.judging import JudgedEntities
 from rag_descriptors.longframe import LongFrame
 from rag_descriptors.matching import KEYS, MENTIONS, Key, Matcher, Mentions
-from rag_descriptors.models.entities import EntityExtractor, SpacyExtractor
+from rag_descriptors.models.entities import CallableExtractor, EntityExtractor, ListEntities, SpacyExtractor
+from rag_descriptors.models.identity import identity_of
+from rag_descriptors.models.llm import DEFAULT_MODEL
 from rag_descriptors.options import (
     build,
     caught,
@@ -48,7 +50,8 @@ class ContextEntityRecall:
     Attributes:
         reference: The column of references: what a right answer says.
         contexts: The column of contexts.
-        method: What finds entities: `"llm"`; `"spacy"`, which needs no key and no network; or an `EntityExtractor`.
+        method: What finds entities: `"llm"`; `"spacy"`, which needs no key and no network; an `EntityExtractor`; or a
+            callable from a list of distinct texts to as many lists of entities, None for a text that it can't read.
         method_params: For `"spacy"` the options of `SpacyExtractor`. For `"llm"` those of `Limits` and, unless a
             `judge` is given, of `LiteLLMJudge`; `prompt`, a task of your own that holds `{text}`; and `repeats` (1):
             with more, the score is the mean, `{alias} spread` the distance of the lowest from the highest, and the
@@ -87,9 +90,9 @@ class ContextEntityRecall:
 
     reference: str
     contexts: str
-    method: str | EntityExtractor = "llm"
+    method: str | EntityExtractor | ListEntities = "llm"
     method_params: Mapping[str, Any] | None = None
-    model: str = "gpt-4o-mini"
+    model: str = DEFAULT_MODEL
     matching: str | Key = "normalized"
     alias: str | None = None
     tests: Sequence[Condition] | None = None
@@ -111,7 +114,7 @@ class ContextEntityRecall:
         yield from column_names(reference=self.reference, contexts=self.contexts, alias=self.name)
         yield from flags(self, "output_entities", "output_status")
         if not isinstance(self.model, str) or not self.model.strip():
-            yield f"model: {self.model!r} is not allowed. Give a name such as 'gpt-4o-mini'."
+            yield f"model: {self.model!r} is not allowed. Give a name such as {DEFAULT_MODEL!r}."
         yield from problems_of(self.tests)
 
     def __repr__(self) -> str:
@@ -145,7 +148,7 @@ class ContextEntityRecall:
         return {
             "descriptor": type(self).__name__,
             "version": self.version,
-            "method": dict(self._extractor.identity()),
+            "method": identity_of(self._extractor),
             "matching": qualified_name(self.matching) if callable(self.matching) else self.matching,
             "aliases": self.aliases or {},
         }
@@ -154,7 +157,8 @@ class ContextEntityRecall:
         """Return this descriptor with its extractor wrapped; one that has a `bind` of its own is bound instead."""
         extractor = self._extractor
         bind = getattr(extractor, "bind", None)
-        return replace(self, method=bind(wrap) if callable(bind) else wrap(extractor), method_params=None)
+        method = bind(wrap) if callable(bind) else wrap(extractor)
+        return replace(self, method=method, method_params=None, model=DEFAULT_MODEL)
 
     def compute(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns for `columns`, row for row."""
@@ -217,12 +221,10 @@ class ContextEntityRecall:
     @property
     def _extractor(self) -> EntityExtractor:
         if not isinstance(self.method, str):
-            together(_not_an_extractor(self.method))
-            together(
-                [f"method_params: {self.method_params!r} is not allowed: an extractor has its own."]
-                * bool(self.method_params)
-            )
-            return self.method
+            given = [f"method_params: {self.method_params!r} is not allowed: an extractor has its own."]
+            together([*_not_an_extractor(self.method), *given * bool(self.method_params), *_not_asked(self.model)])
+            method: Any = self.method
+            return method if _is_extractor(method) else CallableExtractor(method)
         together([*one_of("method", self.method, METHODS), *mappings(method_params=self.method_params)])
         return METHODS[self.method](self.model, self.method_params or {})
 
@@ -234,9 +236,15 @@ class ContextEntityRecall:
         return Matcher.of(self.matching if callable(self.matching) else KEYS[self.matching], self.aliases)
 
 
+def _spacy(model: str, params: Mapping[str, Any]) -> SpacyExtractor:
+    built: list[SpacyExtractor] = []
+    together([*_not_asked(model), *caught(lambda: built.append(build(SpacyExtractor, params, "method_params")))])
+    return built[0]
+
+
 METHODS: Mapping[str, Callable[[str, Mapping[str, Any]], EntityExtractor]] = {
     "llm": JudgedEntities.from_params,
-    "spacy": lambda _model, params: build(SpacyExtractor, params, "method_params"),
+    "spacy": _spacy,
 }
 
 
@@ -292,11 +300,20 @@ def _lists_of_texts(contexts: pa.ListArray) -> list[list[str] | None]:
     ]
 
 
+def _not_asked(model: object) -> list[str]:
+    is_given = isinstance(model, str) and model.strip() not in ("", DEFAULT_MODEL)
+    return [f"model: {model!r} is the judge's, and no judge is asked. Leave it out."] * is_given
+
+
+def _is_extractor(method: object) -> bool:
+    return all(callable(getattr(method, name, None)) for name in ("identity", "extract"))
+
+
 def _not_an_extractor(method: object) -> list[str]:
-    missing = [name for name in ("identity", "extract") if not callable(getattr(method, name, None))]
-    if isinstance(method, type) or missing:
-        return [f"method: {method!r} is neither {' nor '.join(map(repr, METHODS))}, nor an EntityExtractor."]
-    return []
+    if not isinstance(method, type) and (_is_extractor(method) or callable(method)):
+        return []
+    names = ", ".join(map(repr, METHODS))
+    return [f"method: {method!r} is none of {names}, no EntityExtractor, and no function from texts to their entities."]
 
 
 def _not_aliases(aliases: object) -> list[str]:

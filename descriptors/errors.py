@@ -17,6 +17,7 @@
     └── WorkerError (RuntimeError)           a worker process that died
 
     CacheWarning (UserWarning)               a damaged cache; answers are worked out again
+    ExtractorWarning (UserWarning)           an extractor of entities that failed on texts; rows are missing
     JudgeWarning (UserWarning)               a judge that stopped answering; rows are missing
     TruncationWarning (UserWarning)          texts that a model read only in part
 
@@ -33,6 +34,7 @@ __all__ = [
     "CellError",
     "ColumnConflictError",
     "DescriptorError",
+    "ExtractorWarning",
     "FormatError",
     "JudgeError",
     "JudgeWarning",
@@ -131,6 +133,10 @@ class WorkerError(DescriptorError, RuntimeError):
 
 class CacheWarning(UserWarning):
     """A cache is damaged or can't be used; answers are worked out again."""
+
+
+class ExtractorWarning(UserWarning):
+    """An extractor of entities failed on texts; the rows that need them are missing."""
 
 
 class JudgeWarning(UserWarning):

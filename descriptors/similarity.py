@@ -12,6 +12,7 @@ import pyarrow as pa
 from rag_descriptors.base import PairScores
 from rag_descriptors.errors import ModelError, OptionError
 from rag_descriptors.models.embedder import Embedder, Embeddings, SentenceTransformerEmbedder
+from rag_descriptors.models.identity import identity_of
 from rag_descriptors.options import mappings, one_of, together, unknown
 
 __all__ = ["SemanticSimilarity"]
@@ -92,8 +93,8 @@ class SemanticSimilarity:
             "name": "semantic_similarity",
             "similarity": self.similarity,
             "long_context": self.long_context,
-            "query": dict(self.embedder.identity("query")),
-            "document": dict(self.embedder.identity("document")),
+            "query": identity_of(self.embedder, "query"),
+            "document": identity_of(self.embedder, "document"),
         }
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:

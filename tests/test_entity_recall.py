@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rag_descriptors import ContextEntityRecall, Entities, JudgeError, add_descriptors, score_frame
 from rag_descriptors.conditions import gte
-from rag_descriptors.errors import OptionError, ScoringError
+from rag_descriptors.errors import ExtractorWarning, ModelError, OptionError, ScoringError
 from rag_descriptors.testing import FakeJudge, check_descriptor
 
 nan = float("nan")
@@ -349,8 +349,8 @@ def test_names_of_columns():
     ("options", "messages"),
     [
         ({"method": "spcy"}, ["method: 'spcy' is unknown. Did you mean 'spacy'?"]),
-        ({"method": None}, ["method: None is neither 'llm' nor 'spacy', nor an EntityExtractor."]),
-        ({"method": Listed}, ["is neither 'llm' nor 'spacy'"]),
+        ({"method": None}, ["method: None is none of 'llm', 'spacy', no EntityExtractor, and no function"]),
+        ({"method": Listed}, ["is none of 'llm', 'spacy', no EntityExtractor"]),
         ({"method": Listed(), "method_params": {"find": "names"}}, ["method_params: {'find': 'names'} is not allowed"]),
         ({"method_params": {"finds": "names"}}, ["method_params: 'finds' is unknown. Did you mean 'find'?"]),
         ({"method_params": {"find": "all"}}, ["find: 'all' is unknown. Allowed: 'names', 'labels'."]),
@@ -462,6 +462,84 @@ def test_wrong_options_of_a_judge(options, message):
     with pytest.raises(OptionError) as caught:
         ContextEntityRecall("reference", "contexts", **options)
     assert message in str(caught.value)
+
+
+def capitals(texts):
+    """Takes capitalised words for entities; can't read a question."""
+    return [None if "?" in text else [word for word in text.split() if word[0].isupper()] for text in texts]
+
+
+def test_a_function_from_texts_to_entities(recall):
+    rows = [("Paris and Rome", ["in Rome", "or Oslo"]), ("Paris?", ["Paris"]), ("Paris", ["Rome?"]), ("no", ["Rome"])]
+    scored = add_descriptors(table(*rows), recall(capitals))
+    assert scored["er"].fillna(-1).tolist() == [0.5, -1, -1, -1]
+    assert scored["er status"].tolist() == ["ok", "not_extracted", "not_extracted", "no_reference_entities"]
+    assert scored["er entities"][0]["missing"] == ["Paris"]
+    check_descriptor(recall(capitals), table(*rows))
+    columns = score_frame(table(*rows), recall(capitals)).summary.columns
+    assert columns["er"].provenance["method"] == {"extractor": f"{__name__}.capitals"}
+    assert " at 0x" not in repr(recall(capitals))
+
+
+def test_a_function_is_not_asked_of_what_it_may_not_say_again(recall, tmp_path):
+    for words, score in ((["Rome"], 1.0), ([], None)):
+        found = add_descriptors(
+            table(("a", ["b"])), recall(lambda texts, w=words: [w] * len(texts)), cache=tmp_path / "c"
+        )
+        assert found["er"].fillna(-1).tolist() == [-1 if score is None else score]
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        (None, "gave None for 1 texts. It must return a list of one list of entities per text"),
+        ("a", "gave 'a' for 1 texts"),
+        ([], "gave 0 answers for 1 texts"),
+        (["a"], "gave 'a' for 1 texts"),
+        ([[1]], r"gave \[1\] for 1 texts"),
+        ([{"a": "b"}], r"gave \{'a': 'b'\} for 1 texts"),
+        ([["a"], ["b"]], "gave 2 answers for 1 texts"),
+    ],
+)
+def test_a_function_that_breaks_its_contract(recall, answers, found):
+    with pytest.raises(ModelError, match=found):
+        add_descriptors(table(("a", ["b"])), recall(lambda texts: answers))
+
+
+def test_a_function_that_raises(recall):
+    def failing(texts):
+        if any("bad" in text for text in texts):
+            raise ConnectionError
+        return [[text] for text in texts]
+
+    with pytest.warns(ExtractorWarning, match="ConnectionError"):
+        scored = add_descriptors(table(("a", ["a"]), ("b", ["bad"]), ("bad", ["a"])), recall(failing))
+    assert scored["er"].fillna(-1).tolist() == [1.0, -1, -1]
+    assert scored["er status"].tolist() == ["ok", "extractor_error", "extractor_error"]
+
+
+def test_an_identity_that_is_none_ends_the_run_at_its_start(recall):
+    class Odd(Listed):
+        def identity(self):
+            return "odd"
+
+    odd = Odd()
+    with pytest.raises(ModelError, match=r"is 'odd': it is a str\. It must be a dict from names to JSON values"):
+        add_descriptors(table(("a", ["a"])), recall(odd))
+    assert odd.texts == []
+
+
+@pytest.mark.parametrize(
+    ("matching", "score"), [(lambda form: 0, 1.0), (lambda form: "", 1.0), (lambda form: None, None)]
+)
+def test_false_keys_of_a_function(recall, matching, score):
+    assert scores(recall(matching=matching), ("Paris", ["Rome"])) == [score]
+
+
+@pytest.mark.parametrize("method", ["spacy", Listed(), capitals])
+def test_a_model_where_no_judge_is_asked(method):
+    with pytest.raises(OptionError, match=r"^model: 'mistral' is the judge's, and no judge is asked\. Leave it out\.$"):
+        ContextEntityRecall("reference", "contexts", method, model="mistral")
 
 
 def test_a_value_object(recall):

@@ -38,11 +38,13 @@ def test_message_and_pickling(kind):
 
 def test_all_are_exported():
     defined = {name for name, item in vars(errors).items() if inspect.isclass(item) and issubclass(item, Exception)}
-    assert defined | {"CacheWarning", "JudgeWarning", "TruncationWarning"} == set(errors.__all__)
+    assert defined | {"CacheWarning", "ExtractorWarning", "JudgeWarning", "TruncationWarning"} == set(errors.__all__)
     assert {kind.__name__ for kind in KINDS} == {name for name in errors.__all__ if name.endswith("Error")}
 
 
-@pytest.mark.parametrize("kind", [errors.CacheWarning, errors.JudgeWarning, errors.TruncationWarning])
+@pytest.mark.parametrize(
+    "kind", [errors.CacheWarning, errors.ExtractorWarning, errors.JudgeWarning, errors.TruncationWarning]
+)
 def test_warnings(kind):
     assert issubclass(kind, UserWarning)
 

@@ -76,6 +76,7 @@ def is_module(item):
         "models.embedder",
         "models.entities",
         "models.find",
+        "models.identity",
         "models.judge",
         "models.llm",
         "models.names",

@@ -1,7 +1,10 @@
 """An extractor that reads each distinct text once."""
 
 import json
+import re
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +12,17 @@ import numpy as np
 from rag_descriptors.cache.keys import blocks, digest
 from rag_descriptors.cache.meters import TextMeter
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import ModelError
+from rag_descriptors.errors import DescriptorError, ExtractorWarning, ModelError
 from rag_descriptors.models.entities import Entities, EntityExtractor
+from rag_descriptors.models.identity import identity_key
 from rag_descriptors.models.judge import NOT_ASKED
 from rag_descriptors.progress import Progress
 
 __all__ = ["CachedExtractor", "UnusedExtractor"]
 
 ENTITIES = "entities"
+EXTRACTOR_ERROR = "extractor_error"
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class CachedExtractor:
@@ -27,7 +33,8 @@ class CachedExtractor:
         self._cache = cache
         self._meter = meter
         self._progress = progress
-        self._failed: dict[bytes, Entities] = {}
+        self._unkept: dict[bytes, Entities] = {}
+        self._has_warned = False
 
     @property
     def joins_contexts(self) -> bool:
@@ -40,9 +47,9 @@ class CachedExtractor:
 
     def extract(self, texts: Sequence[str]) -> list[Entities]:
         """Return the entities of each text; `texts` are distinct. What failed is not asked again in this run."""
-        identity = json.dumps(dict(self.identity()), sort_keys=True, default=str)
+        identity = identity_key(self._extractor)
         keys = [digest(ENTITIES, identity, text) for text in texts]
-        known = self._known(keys) | {key: self._failed[key] for key in keys if key in self._failed}
+        known = self._known(keys) | {key: self._unkept[key] for key in keys if key in self._unkept}
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
         for places in blocks(missing):
@@ -62,21 +69,33 @@ class CachedExtractor:
         return sound
 
     def _keep(self, said: Mapping[bytes, Entities]) -> None:
-        """Store answers: in the cache, or for this run alone where they are failures."""
-        told = {key: answer for key, answer in said.items() if answer.entities is not None}
+        """Store answers: in the cache, or for this run alone where they are failures, or the extractor wants it."""
+        is_kept = getattr(self._extractor, "is_kept", True)
+        told = {key: answer for key, answer in said.items() if is_kept and answer.entities is not None}
         self._cache.put(ENTITIES, {key: json.dumps(answer.entities).encode() for key, answer in told.items()})
-        self._failed |= {key: answer for key, answer in said.items() if key not in told}
+        self._unkept |= {key: answer for key, answer in said.items() if key not in told}
 
     def _answers(self, texts: list[str]) -> list[Entities]:
-        said = self._extractor.extract(texts)
-        wrong = [answer for answer in said if not _is_answer(answer)] if isinstance(said, list) else [said]
-        if wrong or len(said) != len(texts):
-            found = f"{wrong[0]!r}" if wrong else f"{len(said)} answers"
-            raise ModelError(
-                f"{self._extractor!r} gave {found} for {len(texts)} texts. It must return a list of one Entities per "
-                "text, each with a tuple of texts or a failure."
+        """Return what the extractor says; where it fails on several texts, it is asked of each alone."""
+        try:
+            said = self._extractor.extract(texts)
+        except DescriptorError:  # which says itself what to do
+            raise
+        except Exception as error:  # noqa: BLE001 - an extractor of one's own may raise anything
+            return [self._failure(error)] if len(texts) == 1 else [self._answers([text])[0] for text in texts]
+        _check(self._extractor, said, len(texts))
+        return list(map(_scrubbed, said))
+
+    def _failure(self, error: Exception) -> Entities:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{self._extractor!r} failed on texts, the first time with {error!r}. Rows that need them are null, "
+                f"with status {EXTRACTOR_ERROR!r}.",
+                ExtractorWarning,
+                stacklevel=2,
             )
-        return said
+        return Entities(None, EXTRACTOR_ERROR, repr(error))
 
 
 class UnusedExtractor(CachedExtractor):
@@ -84,12 +103,30 @@ class UnusedExtractor(CachedExtractor):
 
     def extract(self, texts: Sequence[str]) -> list[Entities]:
         """Return one entity per text, so that all texts are counted that may have to be read."""
-        identity = json.dumps(dict(self.identity()), sort_keys=True, default=str)
+        identity = identity_key(self._extractor)
         keys = [digest(ENTITIES, identity, text) for text in texts]
-        new = [key for key in keys if key not in self._failed]
-        self._failed |= {key: Entities(None, NOT_ASKED) for key in new}
+        new = [key for key in keys if key not in self._unkept]
+        self._unkept |= {key: Entities(None, NOT_ASKED) for key in new}
         self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(new) - len(self._cache.get(new)))
         return [Entities((NOT_ASKED,)) for _ in texts]
+
+
+def _check(extractor: EntityExtractor, said: object, n_texts: int) -> None:
+    answers = said if isinstance(said, list) else []
+    wrong = [answer for answer in answers if not _is_answer(answer)] if isinstance(said, list) else [said]
+    if wrong or len(answers) != n_texts:
+        found = f"{wrong[0]!r}" if wrong else f"{len(answers)} answers"
+        raise ModelError(
+            f"{extractor!r} gave {found} for {n_texts} texts. It must return a list of one Entities per text, each "
+            "with a tuple of texts or a failure."
+        )
+
+
+def _scrubbed(answer: Entities) -> Entities:
+    """Return an answer with every lone surrogate replaced by U+FFFD: no column can hold one."""
+    if answer.entities is None or not any(map(SURROGATES.search, answer.entities)):
+        return answer
+    return replace(answer, entities=tuple(SURROGATES.sub("\ufffd", entity) for entity in answer.entities))
 
 
 def _is_answer(answer: object) -> bool:

@@ -1,6 +1,5 @@
 """An embedder that encodes each distinct text once."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from rag_descriptors.cache.meters import TextMeter
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import ModelError
 from rag_descriptors.models.embedder import Embedder, Embeddings, Role
+from rag_descriptors.models.identity import identity_key
 from rag_descriptors.progress import Progress
 
 __all__ = ["CachedEmbedder", "UnusedEmbedder"]
@@ -52,7 +52,7 @@ class CachedEmbedder:
 
     def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
         """Return one vector per text; `texts` are distinct."""
-        identity = json.dumps(dict(self.identity(role)), sort_keys=True, default=str)
+        identity = identity_key(self._embedder, role)
         keys = [digest(VECTOR, identity, text) for text in texts]
         known = self._known(keys)
         missing = [place for place, key in enumerate(keys) if key not in known]
@@ -123,7 +123,7 @@ class UnusedEmbedder(CachedEmbedder):
 
     def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
         """Return vectors that say nothing."""
-        identity = json.dumps(dict(self.identity(role)), sort_keys=True, default=str)
+        identity = identity_key(self._embedder, role)
         keys = [digest(VECTOR, identity, text) for text in texts]
         new = [key for key in keys if key not in self._unkept]
         self._unkept |= dict.fromkeys(new, b"")

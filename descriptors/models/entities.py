@@ -1,23 +1,25 @@
 """Texts to the entities that they name: the seam, and its implementation by spaCy."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard, get_args
 
 from rag_descriptors.errors import MissingExtraError, ModelError, OptionError, suggest
 from rag_descriptors.models.find import DEFAULT_PIPELINE, find_pipeline, folder_digest, import_extra
 from rag_descriptors.models.names import labelled, names, written
-from rag_descriptors.options import one_of, together
+from rag_descriptors.options import one_of, qualified_name, together
 
-__all__ = ["Entities", "EntityExtractor", "SpacyExtractor"]
+__all__ = ["CallableExtractor", "Entities", "EntityExtractor", "ListEntities", "SpacyExtractor"]
 
 Find = Literal["names", "labels"]
+ListEntities = Callable[[list[str]], Sequence[Sequence[str] | None]]
 NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 TEXT_TOO_LONG = "text_too_long"
+NOT_EXTRACTED = "not_extracted"
 RULES = 2  # to be raised when the rules of names.py change what is found
 UNUSED = ("parser", "senter", "lemmatizer", "trainable_lemmatizer", "textcat", "textcat_multilabel")
 TAGGING = ("tagger", "morphologizer", "attribute_ruler")
@@ -44,7 +46,9 @@ class EntityExtractor(Protocol):
 
     Where an extractor has a true attribute `joins_contexts`, it is given the distinct contexts of a row as one text.
     One that stands on another model may have a method `bind(wrap)`, which returns it with that model wrapped: a run
-    then keeps the answers of that model, else those of the extractor.
+    then keeps the answers of that model, else those of the extractor. Where `is_kept` is there and false, answers are
+    kept for the run alone. An extractor that raises is asked of each text alone; where it raises again, the status of
+    the text is `extractor_error`.
     """
 
     def identity(self) -> Mapping[str, Any]:
@@ -54,6 +58,50 @@ class EntityExtractor(Protocol):
     def extract(self, texts: Sequence[str]) -> list[Entities]:
         """Return what each text names; `texts` are distinct and not blank."""
         ...
+
+
+@dataclass(frozen=True)
+class CallableExtractor:
+    """An extractor around a user's function: texts → the entities of each, None for a text that it can't read.
+
+    Its answers are kept for a run alone: a function is known by its name, and that does not tell when it changes.
+    """
+
+    function: ListEntities
+    is_kept: ClassVar[bool] = False
+
+    def identity(self) -> Mapping[str, Any]:
+        """Return the function's name."""
+        return {"extractor": qualified_name(self.function)}
+
+    def extract(self, texts: Sequence[str]) -> list[Entities]:
+        """Return what the function says of each text; None fails with status `not_extracted`.
+
+        Raises:
+            ModelError: It gives anything but one list of texts, or None, per text.
+        """
+        said = self.function(list(texts))
+        answers = list(said) if _is_collection(said) else []
+        wrong = [answer for answer in answers if not _is_listed(answer)] if _is_collection(said) else [said]
+        if wrong or len(answers) != len(texts):
+            found = f"{wrong[0]!r}" if wrong else f"{len(answers)} answers"
+            raise ModelError(
+                f"method {self.function!r} gave {found} for {len(texts)} texts. It must return a list of one list of "
+                "entities per text, None for a text that it can't read."
+            )
+        return [_entities(answer) for answer in answers]
+
+
+def _is_listed(answer: object) -> bool:
+    return answer is None or (_is_collection(answer) and all(isinstance(entity, str) for entity in answer))
+
+
+def _is_collection(answer: object) -> TypeGuard[Collection[Any]]:
+    return isinstance(answer, Collection) and not isinstance(answer, str | Mapping)
+
+
+def _entities(answer: Sequence[str] | None) -> Entities:
+    return Entities(None, NOT_EXTRACTED, "the function gave None") if answer is None else Entities(tuple(answer))
 
 
 @dataclass(frozen=True, kw_only=True)

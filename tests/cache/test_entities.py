@@ -5,7 +5,7 @@ import pytest
 from rag_descriptors.cache.entities import CachedExtractor, UnusedExtractor
 from rag_descriptors.cache.keys import FIRST_BLOCK, digest
 from rag_descriptors.cache.meters import TextMeter
-from rag_descriptors.errors import CacheWarning, ModelError
+from rag_descriptors.errors import CacheWarning, ExtractorWarning, ModelError
 from rag_descriptors.models.entities import Entities
 from rag_descriptors.progress import Progress
 
@@ -69,11 +69,11 @@ def test_entities_are_stored_block_by_block(extracting, cache):
     class Failing(Words):
         def extract(self, texts):
             if self.texts:
-                raise ConnectionError
+                raise KeyboardInterrupt
             return super().extract(texts)
 
     texts = [f"text {n:05}" for n in range(FIRST_BLOCK + 5)]
-    with pytest.raises(ConnectionError):
+    with pytest.raises(KeyboardInterrupt):
         extracting(Failing()).extract(texts)
     assert cache.stats().entries == {"entities": FIRST_BLOCK}
     resumed = Words()
@@ -110,6 +110,64 @@ def test_an_entry_that_holds_no_entities_is_worked_out_again(extracting, cache, 
     with pytest.warns(CacheWarning, match="hold no entities"):
         assert extracting(words).extract(["a"]) == [Entities(("a",))]
     assert words.texts == ["a"]
+
+
+class Fragile(Words):
+    """Raises on a question mark, and does not say at which text."""
+
+    def extract(self, texts):
+        self.texts.append(texts)
+        if any("?" in text for text in texts):
+            raise ConnectionError("gone")
+        return [Entities((text,)) for text in texts]
+
+
+def test_a_text_on_which_an_extractor_raises_fails_alone(extracting, cache):
+    fragile = Fragile()
+    extractor = extracting(fragile)
+    failure = Entities(None, "extractor_error", "ConnectionError('gone')")
+    with pytest.warns(
+        ExtractorWarning, match=r"failed on texts, the first time with ConnectionError\('gone'\)"
+    ) as warned:
+        assert extractor.extract(["a", "?", "b", "??"]) == [Entities(("a",)), failure, Entities(("b",)), failure]
+    assert len(warned) == 1
+    assert fragile.texts == [["a", "?", "b", "??"], ["a"], ["?"], ["b"], ["??"]]
+    assert cache.stats().entries == {"entities": 2}
+    assert extractor.extract(["?"]) == [failure]
+    assert len(fragile.texts) == 5
+
+
+def test_an_error_of_the_library_ends_the_run(extracting):
+    class Lost(Words):
+        def extract(self, texts):
+            raise ModelError("no weights")
+
+    with pytest.raises(ModelError, match=r"^no weights$"):
+        extracting(Lost()).extract(["a", "b"])
+
+
+def test_answers_that_are_not_to_be_kept(extracting, cache):
+    words = Words()
+    words.is_kept = False
+    extractor = extracting(words)
+    for _ in range(2):
+        assert extractor.extract(["a b"]) == [Entities(("a", "b"))]
+    assert words.texts == ["a b"]
+    assert cache.stats().entries == {}
+
+
+def test_lone_surrogates_are_replaced(extracting):
+    class Torn(Words):
+        def extract(self, texts):
+            return [Entities(("a\ud800b", "\udc00", "é")) for _ in texts]
+
+    assert extracting(Torn()).extract(["a"]) == [Entities(("a\ufffdb", "\ufffd", "é"))]
+
+
+@pytest.mark.parametrize("kind", [CachedExtractor, UnusedExtractor])
+def test_an_identity_that_is_none(cache, meter, kind):
+    with pytest.raises(ModelError, match=r"the identity of .* is \{'extractor': <object"):
+        kind(Words(object()), cache, meter, Progress("texts", show=False)).extract(["a"])
 
 
 def test_what_is_read_at_once_is_the_extractors_own(extracting):
