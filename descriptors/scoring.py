@@ -187,7 +187,8 @@ def describe(descriptors: Sequence[Descriptor]) -> dict[str, dict[str, Any]]:
     """Return the provenance of each score column: all that changes its values. No model is loaded, but looked for.
 
     Raises:
-        ModelError: A model is not to be found.
+        ModelError: A model is not to be found, or its identity is no mapping of JSON values.
+        OptionError: A model that was found does not take its options, such as labels that it does not know.
     """
     return {descriptor.name: _provenance(descriptor) for descriptor in descriptors}
 

@@ -752,6 +752,29 @@ def test_check_looks_for_no_model(process, tmp_path, stub, traces):
     assert {path.name for path in tmp_path.iterdir()} == {"c.toml", "in.jsonl", "loaded", "packages"}
 
 
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ("{ pipeline = 'no_such' }", "pipeline 'no_such' is no folder, and no installed package carries it"),
+        ("{ pipeline = 'p', labels = ['PERSONS'] }", "labels: 'PERSONS' is unknown. Did you mean 'PERSON'?"),
+        ("{ pipeline = 'p', labels = ['PERSON'] }", None),
+    ],
+)
+def test_check_looks_for_pipelines_but_loads_none(process, tmp_path, traces, params, message):
+    pytest.importorskip("spacy")
+    pipeline = tmp_path / "p"
+    pipeline.mkdir()
+    (pipeline / "config.cfg").touch()
+    (pipeline / "meta.json").write_text('{"labels": {"ner": ["PERSON"]}}')
+    (tmp_path / "c.toml").write_text(
+        "[[descriptors]]\ntype = 'ContextEntityRecall'\nreference = 'question'\ncontexts = 'contexts'\n"
+        "method = 'spacy'\nmethod_params = " + params.replace("'p'", repr(str(pipeline)))
+    )
+    done, loaded = process("check", tmp_path / "c.toml", traces(), before=NO_MODEL)
+    assert (done.returncode == 0, loaded) == (message is None, [])
+    assert (message or "") in done.stderr
+
+
 def test_init(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command("init") == (0, "", "rag-descriptors.toml written\n")

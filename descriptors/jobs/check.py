@@ -1,7 +1,11 @@
-"""Checking a configuration and its inputs: no model is looked for, no call is made, nothing is written."""
+"""Checking a configuration and its inputs: no model is loaded, no call is made, nothing is written.
+
+Of models, only extractors of entities are looked for: an embedder may be on the hub, which takes a network.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +16,9 @@ from rag_descriptors.errors import DescriptorError, OptionError
 from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
 from rag_descriptors.jobs.outputs import check_output, check_place
+from rag_descriptors.models.identity import identity_of
 from rag_descriptors.planning import OnConflict, input_schema
+from rag_descriptors.scoring import models_of
 from rag_descriptors.traces.readers import Traces, open_traces
 
 __all__ = ["Checked", "check", "check_places", "open_inputs"]
@@ -59,6 +65,8 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     descriptors, columns = found or ([], {})
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
     _tried(lambda: plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict), errors)
+    for descriptor in descriptors:
+        _tried(partial(_find_extractors, descriptor), errors)
     return _look(traces, descriptors, columns, options.limit, errors), errors
 
 
@@ -89,6 +97,12 @@ def check_places(files: Sequence[Path], options: ScoreOptions) -> None:
             raise OptionError(f"{name} {str(path)!r} is {taken[path.resolve()]}. Give another name.")
         if path is not None:
             taken[path.resolve()] = f"the {name} too"
+
+
+def _find_extractors(descriptor: Descriptor) -> None:
+    for model in models_of(descriptor):
+        if callable(getattr(model, "extract", None)):
+            identity_of(model)
 
 
 def _tried(step: Callable[[], T], errors: list[DescriptorError]) -> T | None:

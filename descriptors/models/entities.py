@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Literal, Protocol, TypeGuard, get_args
 
-from rag_descriptors.errors import MissingExtraError, ModelError, OptionError, suggest
-from rag_descriptors.models.find import DEFAULT_PIPELINE, find_pipeline, folder_digest, import_extra
+from rag_descriptors.errors import MissingExtraError, ModelError, suggest
+from rag_descriptors.models.find import DEFAULT_PIPELINE, find_pipeline, folder_digest, import_extra, pipeline_labels
 from rag_descriptors.models.names import labelled, names, written
 from rag_descriptors.options import one_of, qualified_name, together
 
@@ -139,16 +139,20 @@ class SpacyExtractor:
             yield f"labels: {self.labels!r} is no list of texts. Give labels in one, such as ['PERSON', 'ORG']."
 
     def identity(self) -> Mapping[str, Any]:
-        """Return pipeline, weights, spaCy's version and the options.
+        """Return pipeline, weights, spaCy's version and the options; nothing is loaded.
 
         Raises:
             ModelNotFoundError: The pipeline is nowhere to be found.
             MissingExtraError: spaCy is not installed.
+            ModelError: The pipeline's files say that it labels nothing.
+            OptionError: They say that it has no such label.
         """
+        folder = find_pipeline(self.pipeline)
+        _check_files(folder, self.labels)
         return {
             "extractor": "spacy",
             "pipeline": self.pipeline,
-            "weights": folder_digest(find_pipeline(self.pipeline)),
+            "weights": folder_digest(folder),
             "spacy": _spacy_version(),
             "find": self.find,
             "labels": None if self.labels is None else sorted(self.labels),
@@ -166,7 +170,7 @@ class SpacyExtractor:
         """
         with WORKING:
             pipeline = _load(find_pipeline(self.pipeline), self.find)
-            _check_labels(pipeline, self.labels)
+            _check_labels(_labels(pipeline), self.labels)
             readable = [text for text in texts if len(text) <= pipeline.max_length]
             with pipeline.memory_zone():
                 found = dict(zip(readable, map(self._read, pipeline.pipe(readable)), strict=True))
@@ -203,11 +207,21 @@ def _labels(pipeline: Any) -> set[str]:
     return {label for name in labelling for label in pipeline.pipe_labels[name]}
 
 
-def _check_labels(pipeline: Any, labels: Sequence[str] | None) -> None:
-    known = sorted(_labels(pipeline))
-    wrong = [label for label in labels or () if label not in known]
-    if wrong:
-        raise OptionError("\n".join(f"labels: {label!r} is unknown.{suggest(label, known)}" for label in wrong))
+def _check_files(folder: Path, labels: Sequence[str] | None) -> None:
+    """Check labels by a pipeline's files, which do not say what each component does: only for sure faults."""
+    by_component = pipeline_labels(folder)
+    if by_component is None:
+        return
+    known = {label for name, given in by_component.items() if name not in UNUSED + TAGGING for label in given}
+    if not known:
+        raise ModelError(f"the pipeline in {folder} labels no entities: it has only {[*by_component]}.")
+    _check_labels(known, labels)
+
+
+def _check_labels(known: Collection[str], labels: Sequence[str] | None) -> None:
+    together(
+        f"labels: {label!r} is unknown.{suggest(label, sorted(known))}" for label in labels or () if label not in known
+    )
 
 
 def _spacy_version() -> str:

