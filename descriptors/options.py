@@ -28,16 +28,18 @@ ADDRESS_SECRETS = re.compile(r"(?<=://)[^/@\s'\"]*@|(?<=\w)\?[^\s'\"]*(?=['\"])"
 
 
 def build(kind: Callable[..., T], params: Mapping[str, Any] | None, option: str) -> T:
-    """Return `kind(**params)`, a dataclass; `option` is what the caller knows `params` as.
+    """Return `kind(**params)`, a dataclass of defaults; `option` is what the caller knows `params` as.
 
     Raises:
-        OptionError: Names are unknown, or the dataclass refuses a value.
+        OptionError: Names are unknown, or the dataclass refuses values; all at once.
     """
     together(mappings(**{option: params}))
     params = params or {}
     allowed = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
-    together(unknown(option, params, allowed))
-    return kind(**params)
+    known = {name: value for name, value in params.items() if name in allowed}
+    built: list[T] = []
+    together([*unknown(option, params, allowed), *caught(lambda: built.append(kind(**known)))])
+    return built[0]
 
 
 def unknown(option: str, names: Iterable[str], allowed: Collection[str]) -> list[str]:

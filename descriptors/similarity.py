@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rag_descriptors.base import PairScores
-from rag_descriptors.errors import ModelError, OptionError
+from rag_descriptors.errors import ModelError
 from rag_descriptors.models.embedder import Embedder, Embeddings, SentenceTransformerEmbedder
 from rag_descriptors.models.identity import identity_of
-from rag_descriptors.options import mappings, one_of, together, unknown
+from rag_descriptors.options import caught, mappings, one_of, together, unknown
 
 __all__ = ["SemanticSimilarity"]
 
@@ -67,19 +67,15 @@ class SemanticSimilarity:
             OptionError: Names or values are not allowed, or an `embedder` is given together with its options.
         """
         together(mappings(method_params=params))
-        own = {field.name for field in fields(cls)}
-        model = {name: value for name, value in (params or {}).items() if name not in own}
+        own = [field.name for field in fields(cls)]
+        embedders = [field.name for field in fields(SentenceTransformerEmbedder)]
         mine = {name: value for name, value in (params or {}).items() if name in own}
-        together(
-            unknown("method_params", model, [*own, *(field.name for field in fields(SentenceTransformerEmbedder))])
-        )
-        if "embedder" not in mine:
-            mine["embedder"] = SentenceTransformerEmbedder(**model)
-        elif model:
-            raise OptionError(
-                f"method_params: {', '.join(model)} can't stand beside embedder. Set them on the embedder."
-            )
-        return cls(**mine)
+        model = {name: value for name, value in (params or {}).items() if name in embedders}
+        problems = unknown("method_params", params or {}, [*own, *embedders])
+        if "embedder" in mine and model:
+            problems.append(f"method_params: {', '.join(model)} can't stand beside embedder. Set them on the embedder.")
+        together([*problems, *caught(lambda: SentenceTransformerEmbedder(**model), lambda: cls(**mine))])
+        return cls(**{"embedder": SentenceTransformerEmbedder(**model), **mine})
 
     @property
     def params(self) -> dict[str, Any]:

@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from rag_descriptors.base import Descriptor
-from rag_descriptors.errors import ScoringError
+from rag_descriptors.errors import DescriptorError, ScoringError
 from rag_descriptors.frame import add_descriptors
 from rag_descriptors.models.embedder import Embeddings, Role
 from rag_descriptors.models.judge import Completion, Prompt
+from rag_descriptors.plugins import make
 
 __all__ = ["FakeEmbedder", "FakeJudge", "check_descriptor"]
 
@@ -104,19 +105,22 @@ class FakeJudge:
         return Completion(reply if isinstance(reply, str) else json.dumps(reply))
 
 
-def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:
+def check_descriptor(descriptor: Descriptor | str, example: pd.DataFrame) -> None:
     """Check that a descriptor keeps the contract: one row in, one row out, whatever stands beside it.
 
     The scores must follow their rows through any order, split and index (unsorted, with repeats); no rows, and rows of
     nulls, must give the promised columns; the descriptor must survive pickling and leave the table alone.
 
     Args:
-        descriptor: What to check.
+        descriptor: What to check; a text is the name of a plugin, made without arguments.
         example: At least two rows, with the columns that the descriptor reads.
 
     Raises:
-        AssertionError: The contract is broken; the message says how.
+        AssertionError: The contract is broken, or the descriptor raises; the message says how, the cause is kept.
+        OptionError: There is no plugin of this name that can be made without arguments.
+        MissingColumnError: The example lacks columns that the descriptor reads.
     """
+    descriptor = make(descriptor) if isinstance(descriptor, str) else descriptor
     _require(len(example) > 1, "give an example of at least two rows")
     before = deepcopy(_plain(example))
     scored = _records(descriptor, example)
@@ -135,11 +139,11 @@ def check_descriptor(descriptor: Descriptor, example: pd.DataFrame) -> None:
 
 
 def _check_without_data(descriptor: Descriptor, example: pd.DataFrame) -> None:
-    full, empty = _scored(descriptor, example), _scored(descriptor, example.iloc[:0])
+    full, empty = _scored(descriptor, example), _scored(descriptor, example.iloc[:0], "a table without rows")
     _require(list(empty.columns) == list(full.columns), "a table without rows lost columns")
     _require(list(empty.dtypes) == list(full.dtypes), "a table without rows changed dtypes")
     nulls = example.assign(**dict.fromkeys(descriptor.inputs.names))
-    _require(len(_scored(descriptor, nulls)) == len(nulls), "rows of nulls were lost")
+    _require(len(_scored(descriptor, nulls, "rows of nulls")) == len(nulls), "rows of nulls were lost")
 
 
 def _pickled(descriptor: Descriptor) -> Any:
@@ -170,11 +174,15 @@ def _records(descriptor: Descriptor, table: pd.DataFrame) -> list[dict[str, Any]
     return _plain(_scored(descriptor, table)[descriptor.outputs.names])
 
 
-def _scored(descriptor: Descriptor, table: pd.DataFrame) -> pd.DataFrame:
+def _scored(descriptor: Descriptor, table: pd.DataFrame, rows: str = "rows of the example") -> pd.DataFrame:
     try:
         return add_descriptors(table, descriptor)
     except ScoringError as error:
         raise AssertionError(str(error)) from error
+    except DescriptorError:  # no fault of the contract
+        raise
+    except Exception as error:
+        raise AssertionError(f"it failed on {rows}: {error!r}") from error
 
 
 def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:

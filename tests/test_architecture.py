@@ -48,7 +48,7 @@ ARROWS = {
     "planning": BOTTOM | {"base", "plugins"},
     "scoring": RUN,
     "frame": RUN,
-    "testing": RUN | {"frame"},
+    "testing": RUN | {"frame", "plugins"},
 }
 FREE = {"__init__", "cli", "jobs"}  # they stand on top; nobody below may import them
 

@@ -354,6 +354,8 @@ def test_names_of_columns():
         ({"method": Listed(), "method_params": {"find": "names"}}, ["method_params: {'find': 'names'} is not allowed"]),
         ({"method_params": {"finds": "names"}}, ["method_params: 'finds' is unknown. Did you mean 'find'?"]),
         ({"method_params": {"find": "all"}}, ["find: 'all' is unknown. Allowed: 'names', 'labels'."]),
+        ({"method_params": {"pipelin": "x", "find": "z"}}, ["'pipelin' is unknown", "find: 'z' is unknown"]),
+        ({"method_params": {"finds": 1}, "model": "m"}, ["model: 'm' is the judge's", "'finds' is unknown"]),
         ({"method_params": ["find"]}, ["method_params: ['find'] is not allowed. Give a dict"]),
         ({"matching": "fuzzy"}, ["matching: 'fuzzy' is unknown. Allowed: 'normalized', 'exact', 'mentions'."]),
         ({"aliases": {"FDR": 1}}, ["aliases: {'FDR': 1} is not allowed. Give a dict from forms to canonical forms"]),

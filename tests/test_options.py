@@ -23,6 +23,9 @@ class Settings:
     size: object = 1
     made: int = field(default=0, init=False)
 
+    def __post_init__(self):
+        together(["size: -1 is not allowed."] * (self.size == -1))
+
 
 @pytest.mark.parametrize(("params", "size"), [(None, 1), ({}, 1), ({"size": 0}, 0)])
 def test_build(params, size):
@@ -35,6 +38,11 @@ def test_build(params, size):
         ({"sise": 1}, "params: 'sise' is unknown. Did you mean 'size'? Allowed: 'size'."),
         ({"made": 1}, "params: 'made' is unknown. Allowed: 'size'."),
         ({"a": 1, 2: 3}, "params: 'a' is unknown. Allowed: 'size'.\nparams: 2 is unknown. Allowed: 'size'."),
+        (
+            {"sise": 1, "size": -1},
+            "params: 'sise' is unknown. Did you mean 'size'? Allowed: 'size'.\nsize: -1 is not allowed.",
+        ),
+        ({"size": -1}, "size: -1 is not allowed."),
         ("size", "params: 'size' is not allowed. Give a dict from names to values."),
         ([], "params: [] is not allowed. Give a dict from names to values."),
     ],

@@ -172,3 +172,13 @@ def test_vectors_of_two_lengths():
     traces = pd.DataFrame({"question": ["a"], "contexts": [["b"]]})
     with pytest.raises(ModelError, match="questions vectors of length 2 and contexts vectors of length 3"):
         add_descriptors(traces, ContextRelevance("question", "contexts", method_params={"embedder": Uneven()}))
+
+
+def test_an_unknown_option_hides_no_wrong_values():
+    with pytest.raises(OptionError) as error:
+        SemanticSimilarity.from_params({"modl": "x", "dtype": "y", "similarity": "z"})
+    assert [line.split(" is unknown")[0] for line in str(error.value).splitlines()] == [
+        "method_params: 'modl'",
+        "dtype: 'y'",
+        "similarity: 'z'",
+    ]

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from rag_descriptors.errors import MissingColumnError, OptionError
 from rag_descriptors.schemas import score_field
 from rag_descriptors.testing import FakeEmbedder, check_descriptor
 from rag_descriptors.traces.columns import CONTEXTS, TEXT
@@ -169,6 +170,48 @@ def test_documents_may_be_objects(relevance):
 def test_a_descriptor_that_breaks_the_contract(descriptor, message):
     with pytest.raises(AssertionError, match=message):
         check_descriptor(descriptor, EXAMPLE)
+
+
+class Careless(Length):
+    """Crashes where there is nothing to score."""
+
+    def scores(self, texts):
+        return [len(text) / 10 for text in texts]
+
+
+class Rowless(Length):
+    """Crashes where there are no rows."""
+
+    def scores(self, texts):
+        return [None] * len(texts) if texts else texts[0]
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "example", "message", "cause"),
+    [
+        (Careless(), EXAMPLE, r"it failed on rows of the example: TypeError\(", TypeError),
+        (Careless(), EXAMPLE[:3], r"it failed on rows of nulls: TypeError\(", TypeError),
+        (Rowless(), EXAMPLE, r"it failed on a table without rows: IndexError\(", IndexError),
+    ],
+)
+def test_a_descriptor_that_raises(descriptor, example, message, cause):
+    with pytest.raises(AssertionError, match=message) as caught:
+        check_descriptor(descriptor, example)
+    assert isinstance(caught.value.__cause__, cause)
+
+
+def test_what_is_no_fault_of_the_contract():
+    with pytest.raises(MissingColumnError, match="column 'question' is missing"):
+        check_descriptor(Length(), EXAMPLE[["seen"]])
+
+
+def test_a_plugin_by_its_name(package):
+    package("measures", f"from {__name__} import Length, Ranked", Length="measures:Length", Ranked="measures:Ranked")
+    check_descriptor("Length", EXAMPLE)
+    with pytest.raises(AssertionError, match="a split table gave other scores"):
+        check_descriptor("Ranked", EXAMPLE)
+    with pytest.raises(OptionError, match="the descriptor 'Nothing' is not installed"):
+        check_descriptor("Nothing", EXAMPLE)
 
 
 def test_a_descriptor_that_changes_the_table():
