@@ -5,7 +5,7 @@ import pytest
 
 from rag_descriptors.cache.keys import FIRST_BLOCK, digest
 from rag_descriptors.cache.meters import TextMeter
-from rag_descriptors.cache.vectors import CachedEmbedder
+from rag_descriptors.cache.vectors import CachedEmbedder, UnusedEmbedder
 from rag_descriptors.errors import CacheWarning, ModelError
 from rag_descriptors.models.embedder import Embeddings
 from rag_descriptors.progress import Progress
@@ -66,6 +66,17 @@ def test_what_the_identity_names_is_in_the_key(cached, kind, n_encoded):
     for role in ("query", "document", "query"):
         cached(fake).embed(["a"], role)
     assert len(fake.texts) == n_encoded
+
+
+@pytest.mark.parametrize("wrapper", [CachedEmbedder, UnusedEmbedder])
+@pytest.mark.parametrize("identity", ["fake", {"model": object}])
+def test_an_identity_that_is_none(cache, meter, wrapper, identity):
+    class Odd(FakeEmbedder):
+        def identity(self, role):
+            return identity
+
+    with pytest.raises(ModelError, match=r"the identity of .* is .*It must be a dict from names to JSON values"):
+        wrapper(Odd(), cache, meter, Progress("texts", show=False)).embed(["a"], "query")
 
 
 def test_identity_and_windows_are_the_embedders(cached):
