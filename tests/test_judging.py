@@ -20,7 +20,7 @@ from rag_descriptors import (
     ascore_frame,
     score_frame,
 )
-from rag_descriptors.errors import JudgeWarning, OptionError, ScoringError
+from rag_descriptors.errors import JudgeWarning, ModelError, OptionError, ScoringError
 from rag_descriptors.testing import FakeJudge, check_descriptor
 
 KEY = "sk-planted-0123456789"
@@ -192,7 +192,7 @@ def test_a_judge_without_an_identity():
         def identity(self):
             return None
 
-    with pytest.raises(JudgeError, match=r"gave the identity None\. It must be a dict"):
+    with pytest.raises(ModelError, match=r"is None: it is a NoneType\. It must be a dict"):
         add_descriptors(pd.DataFrame({"question": ["a"], "contexts": [["x1"]]}), judged(Nameless(said)))
 
 

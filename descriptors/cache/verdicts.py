@@ -11,6 +11,7 @@ from rag_descriptors.cache.keys import digest
 from rag_descriptors.cache.meters import JudgeMeter
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import JudgeError, JudgeWarning
+from rag_descriptors.models.identity import identity_key
 from rag_descriptors.models.judge import NOT_ASKED, Answer, Asker, Prompt, Usage, read
 from rag_descriptors.progress import Progress
 
@@ -35,7 +36,7 @@ class CachedJudge:
 
     def ask(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Answer]]:
         """Yield the known answers first, the others as they come."""
-        identity = json.dumps(dict(self.identity()), sort_keys=True, default=str)
+        identity = identity_key(self)
         keys = [digest(VERDICT, identity, *prompt.key) for prompt in prompts]
         known = self._known(keys)
         for place, key in enumerate(keys):

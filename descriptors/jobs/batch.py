@@ -249,10 +249,17 @@ def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str])
     return pa.RecordBatch.from_arrays([batch[name] for name in names], schema=pa.schema(fields))
 
 
+def _size(batch: pa.RecordBatch) -> int:
+    try:
+        return int(batch.nbytes)
+    except pa.ArrowTypeError:  # an older Arrow can't tell where the texts of views lie
+        return int(batch.get_total_buffer_size())
+
+
 def _bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Halve batches until each is of a size that Arrow's texts, whose offsets have 32 bits, can hold."""
     for batch in batches:
-        if batch.nbytes <= BYTES_AT_ONCE or batch.num_rows == 1:
+        if _size(batch) <= BYTES_AT_ONCE or batch.num_rows == 1:
             yield batch
         else:
             half = batch.num_rows // 2
