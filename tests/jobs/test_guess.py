@@ -60,6 +60,29 @@ def test_documents_of_unknown_keys_are_no_contexts(guess):
 
 
 @pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            {"user_input": TABLE["frage"], "retrieved_contexts": [["a b"]] * 2, "reference_contexts": [TEXTS] * 2},
+            {"question": "user_input", "contexts": "retrieved_contexts"},
+        ),
+        ({"reference_contexts": [TEXTS] * 2, "q": TABLE["frage"]}, {"question": "q", "contexts": "reference_contexts"}),
+        ({"question": TEXTS, "reply": TEXTS}, {"question": "question", "contexts": "reply"}),
+        ({" Question ": TEXTS, "f": TABLE["frage"], "Retrieved Docs": ["a b?"] * 2}, {" Question ", "Retrieved Docs"}),
+        ({"retrievalContext": ["a b?", "c d?"], "SourceNodes": TEXTS}, {"retrievalContext"}),
+        ({"q": TEXTS, "reply": ["So what?", "Do you mean it?"], "funde": [TEXTS] * 2}, {"q", "funde"}),
+        ({"modelOutput": ["So what?", "Do you mean it?"], "funde": [TEXTS] * 2}, {"funde"}),
+        ({"expected_answer": ["a b?", "c d?"], "q": TEXTS, "funde": [TEXTS] * 2}, {"q", "funde"}),
+        ({"answer": [" ".join(TEXTS)] * 2, "text": TEXTS, "q": TABLE["frage"]}, {"q", "text"}),
+    ],
+    ids=" ".join,
+)
+def test_names_go_before_content(guess, table, expected):
+    found = guess(table)
+    assert (found if isinstance(expected, dict) else {*found.values()}) == expected
+
+
+@pytest.mark.parametrize(
     "table", [{"n": [1, 2], "id": ["a", "b"], "leer": [None, " "]}, {"n": pa.array([], pa.int64())}]
 )
 def test_where_nothing_looks_like_anything(guess, table):
