@@ -9,9 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_descriptors.errors import FormatError, OptionError
 from rag_descriptors.traces.contexts import is_missing, parse_contexts, parse_text
-from rag_descriptors.traces.presets import KNOWN_COLUMNS
+from rag_descriptors.traces.presets import KNOWN_COLUMNS, PRESETS, SpanForm
 from rag_descriptors.traces.readers import Traces, is_mixed, parse_mixed
+from rag_descriptors.traces.recognition import recognised
 
 __all__ = ["guess_columns", "how_to_name"]
 
@@ -24,18 +26,30 @@ ASKING = 0.5  # the share of question marks from which texts are taken for nothi
 
 
 def how_to_name(traces: Traces, found: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield what to type for the kinds of columns that were not found by name, if their content tells them.
+    """Yield what to type for the kinds of columns that were not found by name, if a preset or their content tells them.
 
     Args:
         traces: The files; their first rows are looked at.
         found: Names of columns by kind, `"question"` and `"contexts"`; None for those that were not found.
     """
     is_sought = None in found.values()
+    preset = _preset(traces) if is_sought else None
+    if preset is not None:
+        yield f"The files look like an export of {preset}: --preset {preset} reads such."
+        is_sought = not any(isinstance(form, SpanForm) for form in PRESETS[preset])
     names = {kind: name for kind, name in guess_columns(traces).items() if found[kind] is None} if is_sought else {}
     if names:
         flags = " ".join(f"--{kind} {shlex.quote(name)}" for kind, name in names.items())
         table = "\n".join(f"{kind} = {json.dumps(name, ensure_ascii=False)}" for kind, name in names.items())
         yield f"By what the columns hold, it may be: {flags}\nor, in a configuration:\n[columns]\n{table}"
+
+
+def _preset(traces: Traces) -> str | None:
+    """Return the preset that files fit which were opened without one, if there is one and only one."""
+    try:
+        return recognised(traces.files) if traces.preset is None else None
+    except (OptionError, FormatError):
+        return None
 
 
 def guess_columns(traces: Traces) -> dict[str, str]:
