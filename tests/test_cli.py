@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -299,7 +300,7 @@ def test_missing_columns_are_3(command, traces, tmp_path):
         ("t.txt", "x", 2, "the ending '.txt' is unknown"),
         ("t.jsonl", '{"question": "q"}\n{"question', 3, "t.jsonl, line 2: no JSON"),
         ("t.parquet", "x", 3, "t.parquet can't be read as .parquet"),
-        ("t.csv", "question,contexts\na,b,c\n", 3, "Expected 2 columns, got 3"),
+        ("t.csv", "question,contexts\na,b,c\n", 3, "row 0: 3 cells where the header has 2"),
         ("t.jsonl", '{"question": 5, "contexts": []}', 3, "row 0: found int 5 where a text is expected"),
         ("t.jsonl", '{"question": "q", "contexts": [{"chunk": "x"}]}', 3, "its keys are 'chunk'"),
     ],
@@ -692,7 +693,9 @@ def test_check_says_what_it_found(command, traces, stub, tmp_path):
         "reads contexts: as list<item: string>, 1 missing",
         "computes cr, by Stub",
     ]
-    code, out, _ = command("check", stub(run="[columns]\nquestion = 'frage'"), path, path, "--json")
+    code, out, _ = command(
+        "check", stub(run="[columns]\nquestion = 'frage'"), path, shutil.copy(path, tmp_path / "more.jsonl"), "--json"
+    )
     found = json.loads(out)
     assert (code, found["files"], found["rows"]) == (0, 2, 4)
     assert found["reads"]["question"] == {"column": "frage", "as": "string", "missing": 2}
