@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rag_descriptors.cache.store import Cache
+from rag_descriptors.cache.store import Cache, CacheStats
 from rag_descriptors.errors import (
     CellError,
     DescriptorError,
@@ -46,6 +46,7 @@ from rag_descriptors.summary import ColumnSummary, RunSummary
 
 __all__ = ["app", "main"]
 
+UNUSED = {"documents without text": " (their places among the contexts are null)"}
 USAGE, DATA, EXECUTION, PARTIAL, SIGNAL_EXIT = 2, 3, 4, 5, 128
 
 app = typer.Typer(
@@ -196,6 +197,10 @@ def list_descriptors() -> None:
 @cache_app.command()
 def stats(cache: CacheOption = None) -> None:
     """Print what the cache holds, as JSON."""
+    if cache is None and not default_cache().is_file():
+        empty = CacheStats(entries={}, bytes={}, file_bytes=0)
+        _say(to_json({"path": str(default_cache()), **asdict(empty)}))
+        return
     with closing(_existing_cache(cache)) as store:
         _say(to_json({"path": str(store.path), **asdict(store.stats())}))
 
@@ -385,7 +390,7 @@ def _show_checked(found: Checked) -> None:
 
 def _tell_of_unused(unused: Mapping[str, int]) -> None:
     if unused:
-        counts = ", ".join(f"{count} {what}" for what, count in unused.items())
+        counts = ", ".join(f"{count} {what}{UNUSED.get(what, '')}" for what, count in unused.items())
         _say(f"warning: not used: {counts}", err=True)
 
 

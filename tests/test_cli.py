@@ -429,8 +429,12 @@ def test_cache_commands(command, stored):
 def test_the_default_cache_is_in_the_users_folder(command, stored, tmp_path):
     assert cli.default_cache() == tmp_path / "user" / "rag-descriptors" / "answers.sqlite"
     code, out, err = command("cache", "stats")
-    assert (code, out) == (2, "")
-    assert "there is no such file" in one_message(err)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"path": str(cli.default_cache()), "entries": {}, "bytes": {}, "file_bytes": 0}
+    for arguments in (["clear"], ["stats", "--cache", tmp_path / "no.sqlite"]):
+        code, out, err = command("cache", *arguments)
+        assert (code, out) == (2, "")
+        assert "there is no such file" in one_message(err)
     assert not (tmp_path / "user").exists()
     cli.default_cache().parent.mkdir(parents=True)
     stored.rename(cli.default_cache())
@@ -867,3 +871,10 @@ def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
         arguments = ["score", tmp_path / "in.csv", "-c", stub(), "-o", output, "--no-cache", "--separator", typed]
         assert command(*arguments)[0] == 0
         assert [len(row["contexts"]) for row in load(output)] == counts
+
+
+def test_what_could_not_be_used_says_what_stands_there(capsys):
+    cli._tell_of_unused({"documents without text": 2, "spans seen twice": 1})
+    assert capsys.readouterr().err == (
+        "warning: not used: 2 documents without text (their places among the contexts are null), 1 spans seen twice\n"
+    )

@@ -35,8 +35,8 @@ def how_to_name(traces: Traces, found: Mapping[str, str | None]) -> Iterator[str
     is_sought = None in found.values()
     preset = _preset(traces) if is_sought else None
     if preset is not None:
-        yield f"The files look like an export of {preset}: --preset {preset} reads such."
-        is_sought = not any(isinstance(form, SpanForm) for form in PRESETS[preset])
+        yield f"The files look like an export of spans by {preset}: --preset {preset} reads such."
+        is_sought = False  # what a column of spans holds is not what a row would
     names = {kind: name for kind, name in guess_columns(traces).items() if found[kind] is None} if is_sought else {}
     if names:
         flags = " ".join(f"--{kind} {shlex.quote(name)}" for kind, name in names.items())
@@ -45,11 +45,12 @@ def how_to_name(traces: Traces, found: Mapping[str, str | None]) -> Iterator[str
 
 
 def _preset(traces: Traces) -> str | None:
-    """Return the preset that files fit which were opened without one, if there is one and only one."""
+    """Return the preset of spans that files fit which were opened without one, if there is one and only one."""
     try:
-        return recognised(traces.files) if traces.preset is None else None
+        preset = recognised(traces.files) if traces.preset is None else None
     except (OptionError, FormatError):
         return None
+    return preset if any(isinstance(form, SpanForm) for form in PRESETS.get(preset or "", ())) else None
 
 
 def guess_columns(traces: Traces) -> dict[str, str]:
