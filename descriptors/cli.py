@@ -1,19 +1,22 @@
 """The command `rag-descriptors`: arguments to jobs, errors to exit codes.
 
 Exit codes: 0 done; 2 usage or configuration; 3 the data break the contract; 4 execution failed; 5 partial, run again to
-go on; 130 interrupted; 143 terminated. 1 is kept for a threshold that failed.
+go on; 130 interrupted; 143 terminated. 1 is kept for a threshold that failed. That nobody reads what is printed changes
+no code.
 """
 
+import os
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import Field, asdict, fields
 from inspect import Parameter, Signature, signature
+from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TextIO, TypeVar
 
 import platformdirs
 import typer
@@ -22,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rag_descriptors.cache.store import Cache
+from rag_descriptors.cache.store import Cache, CacheStats
 from rag_descriptors.errors import (
     CellError,
     DescriptorError,
@@ -43,6 +46,7 @@ from rag_descriptors.summary import ColumnSummary, RunSummary
 
 __all__ = ["app", "main"]
 
+UNUSED = {"documents without text": " (their places among the contexts are null)"}
 USAGE, DATA, EXECUTION, PARTIAL, SIGNAL_EXIT = 2, 3, 4, 5, 128
 
 app = typer.Typer(
@@ -102,6 +106,8 @@ def score(
     """Score logged traces: how relevant the contexts of each row are to its question."""
     found = Config() if config is None else _sound(config)
     given = {name: value for name, value in flags.items() if value is not None}
+    if "separator" in given:
+        given["separator"] = _typed(given["separator"])
     options, columns = merged(found, given)
     if options.output is None and not options.dry_run:
         raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
@@ -118,13 +124,33 @@ def score(
         done = estimate_traces(traces, descriptors, **shared)
     else:
         done = score_traces(traces, options.output, descriptors, workers=options.workers, **shared)
-    if options.summary is not None:
-        with replacing(options.summary) as file:
-            file.write(to_json(done.to_dict()).encode())
-    _tell_of_unused(traces.unused)
-    _show(done, as_json=as_json)
+    with _whole(None if options.dry_run else options.output):
+        _write_summary(done, options.summary)
+        _tell_of_unused(traces.unused)
+        _show(done, as_json=as_json, is_dry=options.dry_run)
     _demand_answers(done, options.min_coverage)
     _demand_coverage(done, options.min_coverage)
+
+
+def _typed(separator: str) -> str:
+    r"""Return a separator as it was meant: a shell passes on the letters \n where a line break was wanted."""
+    return separator.replace("\\n", "\n").replace("\\t", "\t")
+
+
+@contextmanager
+def _whole(output: Path | None) -> Iterator[None]:
+    """Say in an error that comes after the work that the work is done."""
+    try:
+        yield
+    except OSError as error:
+        done = "" if output is None else f" The scored file {output} is whole."
+        raise OSError(error.errno, f"{error.strerror}{done}") from error
+
+
+def _write_summary(summary: RunSummary, path: Path | None) -> None:
+    if path is not None:
+        with replacing(path) as file:
+            file.write(to_json(summary.to_dict()).encode())
 
 
 @app.command("check")
@@ -136,11 +162,11 @@ def check_config(
     """Check a configuration and its traces, and name all that is wrong; no model, no call, nothing written."""
     found, errors = check(config, inputs)
     if found is not None and as_json:
-        typer.echo(to_json(asdict(found)))
+        _say(to_json(asdict(found)))
     elif found is not None:
         _show_checked(found)
     for error in errors:
-        typer.echo(f"error: {error}", err=True)
+        _say(f"error: {error}", err=True)
     if errors:
         raise typer.Exit(min(map(_exit_code, errors)))
 
@@ -156,7 +182,7 @@ def init(
         raise OptionError(f"config {str(path)!r} is there already. Give another name, or --force to replace it.")
     with replacing(path) as file:
         file.write(template().encode())
-    typer.echo(f"{path} written", err=True)
+    _say(f"{path} written", err=True)
 
 
 @app.command("list")
@@ -165,14 +191,18 @@ def list_descriptors() -> None:
     table = Table("descriptor", "package", "what it says")
     for name, entries in installed().items():
         table.add_row(Text(name), ", ".join(map(package, entries)), Text(_first_line(name)))
-    Console().print(table)
+    _say_table(table)
 
 
 @cache_app.command()
 def stats(cache: CacheOption = None) -> None:
     """Print what the cache holds, as JSON."""
+    if cache is None and not default_cache().is_file():
+        empty = CacheStats(entries={}, bytes={}, file_bytes=0)
+        _say(to_json({"path": str(default_cache()), **asdict(empty)}))
+        return
     with closing(_existing_cache(cache)) as store:
-        typer.echo(to_json({"path": str(store.path), **asdict(store.stats())}))
+        _say(to_json({"path": str(store.path), **asdict(store.stats())}))
 
 
 @cache_app.command()
@@ -181,14 +211,14 @@ def prune(
 ) -> None:
     """Drop old answers."""
     with closing(_existing_cache(cache)) as store:
-        typer.echo(f"{store.prune(days=days)} answers dropped")
+        _say(f"{store.prune(days=days)} answers dropped")
 
 
 @cache_app.command()
 def clear(cache: CacheOption = None) -> None:
     """Drop all answers."""
     with closing(_existing_cache(cache)) as store:
-        typer.echo(f"{store.clear()} answers dropped")
+        _say(f"{store.clear()} answers dropped")
 
 
 def main() -> None:
@@ -198,8 +228,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     try:
         app()
+    except SystemExit as left:
+        if not isinstance(left.__context__, BrokenPipeError):
+            raise
+        _leave_quietly()  # from a help that nobody reads to its end
     except (DescriptorError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
+        _say(f"error: {error}", err=True)
         sys.exit(_exit_code(error))
     except Exception:  # noqa: BLE001 - a fault of our own is shown whole, under the code that says so
         traceback.print_exc()
@@ -209,6 +243,35 @@ def main() -> None:
 def default_cache() -> Path:
     """Return the file in the user's cache folder that keeps vectors between runs."""
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
+
+
+def _say(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Print, as long as somebody reads it."""
+    try:
+        typer.echo(f"{text}{end}", err=err, nl=False)
+    except BrokenPipeError:
+        _mute(sys.stderr if err else sys.stdout)
+    except OSError as error:
+        _mute(sys.stderr if err else sys.stdout)
+        raise OSError(error.errno, f"what is to be printed can't be: {error.strerror}.") from error
+
+
+def _say_table(table: Table) -> None:
+    shown, paper = Console(), StringIO()
+    Console(file=paper, width=shown.width, force_terminal=shown.is_terminal).print(table)
+    _say(paper.getvalue(), end="")
+
+
+def _mute(stream: TextIO) -> None:
+    """Let nothing more go where it can't, what waits to be printed included."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _leave_quietly() -> NoReturn:
+    _mute(sys.__stdout__ or sys.stdout)
+    sys.exit(0)
 
 
 def _sound(path: Path) -> Config:
@@ -233,17 +296,17 @@ def _exit_code(error: Exception) -> int:
 
 
 def _stop(number: int, _: object) -> NoReturn:
-    typer.echo("stopped: nothing was written; what was worked out so far is in the cache; run again to go on", err=True)
+    _say("stopped: nothing was written; what was worked out so far is in the cache; run again to go on", err=True)
     sys.exit(SIGNAL_EXIT + number)
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    typer.echo(f"warning: {message}", err=True)
+    _say(f"warning: {message}", err=True)
 
 
-def _show(summary: RunSummary, *, as_json: bool) -> None:
+def _show(summary: RunSummary, *, as_json: bool, is_dry: bool) -> None:
     if as_json:
-        typer.echo(to_json(summary.to_dict()))
+        _say(to_json(summary.to_dict()))
         return
     table = Table("", box=box.SIMPLE)
     for name in summary.columns:
@@ -251,20 +314,27 @@ def _show(summary: RunSummary, *, as_json: bool) -> None:
     described = [_column_lines(column) for column in summary.columns.values()]
     for line in described[0] if described else ():
         table.add_row(line, *(Text(lines[line]) for lines in described))
-    texts = summary.texts
     if described:
-        Console().print(table)
-    typer.echo(
+        _say_table(table)
+    _show_work(summary, is_dry=is_dry)
+
+
+def _show_work(summary: RunSummary, *, is_dry: bool) -> None:
+    """Tell what was done, or what a run would do."""
+    texts, judge = summary.texts, summary.judge
+    encoded = "would be encoded" if is_dry else "encoded now"
+    _say(
         f"{summary.rows} rows in {summary.seconds:.1f} s; "
-        f"{texts.distinct} distinct texts, {texts.encoded} encoded now, {texts.cut} longer than the model reads"
+        f"{texts.distinct} distinct texts, {texts.encoded} {encoded}, {texts.cut} longer than the model reads"
     )
-    judge = summary.judge
     if judge.prompts:
         cost = "" if judge.cost is None else f", {judge.cost:.4f} dollars"
-        typer.echo(
-            f"{judge.prompts} distinct prompts, {judge.cached} known before; {judge.calls} calls, "
-            f"{judge.prompt_tokens} tokens sent, {judge.completion_tokens} received{cost}"
+        calls = (
+            f"{judge.calls} calls would be made, {judge.prompt_tokens} tokens would be sent{cost}"
+            if is_dry
+            else f"{judge.calls} calls, {judge.prompt_tokens} tokens sent, {judge.completion_tokens} received{cost}"
         )
+        _say(f"{judge.prompts} distinct prompts, {judge.cached} known before; {calls}")
 
 
 def _column_lines(column: ColumnSummary) -> dict[str, str]:
@@ -287,7 +357,7 @@ def _demand_answers(summary: RunSummary, least: float | None) -> None:
     failures = summary.judge.failures
     if failures:
         counts = ", ".join(f"{count} {status}" for status, count in failures.items())
-        typer.echo(f"{sum(failures.values())} prompts without an answer: {counts}; run again to ask them", err=True)
+        _say(f"{sum(failures.values())} prompts without an answer: {counts}; run again to ask them", err=True)
     if failures and (least is None or BUDGET_EXHAUSTED in failures):
         raise typer.Exit(PARTIAL)
 
@@ -299,7 +369,7 @@ def _demand_coverage(summary: RunSummary, least: float | None) -> None:
         if least is not None and column.coverage is not None and column.coverage < least
     }
     for name, coverage in low.items():
-        typer.echo(f"error: {name!r} covers {coverage:.4g} of the rows, less than --min-coverage {least}", err=True)
+        _say(f"error: {name!r} covers {coverage:.4g} of the rows, less than --min-coverage {least}", err=True)
     if low:
         raise typer.Exit(PARTIAL)
 
@@ -308,20 +378,20 @@ def _show_checked(found: Checked) -> None:
     rows = "rows that can't all be read" if found.rows is None else f"{found.rows} rows"
     wrote = "" if found.preset is None else f", as {found.preset} writes them"
     files = f"{found.files} file{'s' * (found.files != 1)}{wrote}"
-    typer.echo(f"inputs: {rows} in {files}; columns {', '.join(found.columns)}")
+    _say(f"inputs: {rows} in {files}; columns {', '.join(found.columns)}")
     _tell_of_unused(found.unused)
     for name, read in found.reads.items():
         column = "" if read["column"] == name else f"{read['column']} "
         missing = "" if read["missing"] is None else f", {read['missing']} missing"
-        typer.echo(f"reads {name}: {column}as {read['as']}{missing}")
+        _say(f"reads {name}: {column}as {read['as']}{missing}")
     for name, descriptor in found.descriptors.items():
-        typer.echo(f"computes {name}, by {descriptor.partition('(')[0]}")
+        _say(f"computes {name}, by {descriptor.partition('(')[0]}")
 
 
 def _tell_of_unused(unused: Mapping[str, int]) -> None:
     if unused:
-        counts = ", ".join(f"{count} {what}" for what, count in unused.items())
-        typer.echo(f"warning: not used: {counts}", err=True)
+        counts = ", ".join(f"{count} {what}{UNUSED.get(what, '')}" for what, count in unused.items())
+        _say(f"warning: not used: {counts}", err=True)
 
 
 def _first_line(name: str) -> str:

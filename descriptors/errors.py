@@ -25,7 +25,7 @@ A message says what is wrong, the value seen, and what to do.
 """
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Literal
 
 __all__ = [
@@ -148,8 +148,13 @@ class TruncationWarning(UserWarning):
 
 
 def suggest(name: object, allowed: Iterable[object]) -> str:
-    """Return the end of a message about an unknown name: a close match if any, and all that is allowed."""
+    """Return the end of a message about an unknown name: the closest matches if any, and all that is allowed."""
     items = {str(item): item for item in allowed}
-    close = get_close_matches(str(name), items, n=1)
-    hint = f" Did you mean {items[close[0]]!r}?" if close else ""
+    close = get_close_matches(str(name), items, n=2)
+    alike = [match for match in close if _likeness(name, match) == _likeness(name, close[0])]
+    hint = f" Did you mean {' or '.join(repr(items[match]) for match in alike)}?" if close else ""
     return f"{hint} Allowed: {', '.join(map(repr, items.values())) or 'none'}."
+
+
+def _likeness(name: object, match: str) -> float:
+    return SequenceMatcher(None, match, str(name)).ratio()

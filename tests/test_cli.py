@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -299,7 +300,7 @@ def test_missing_columns_are_3(command, traces, tmp_path):
         ("t.txt", "x", 2, "the ending '.txt' is unknown"),
         ("t.jsonl", '{"question": "q"}\n{"question', 3, "t.jsonl, line 2: no JSON"),
         ("t.parquet", "x", 3, "t.parquet can't be read as .parquet"),
-        ("t.csv", "question,contexts\na,b,c\n", 3, "Expected 2 columns, got 3"),
+        ("t.csv", "question,contexts\na,b,c\n", 3, "row 0: 3 cells where the header has 2"),
         ("t.jsonl", '{"question": 5, "contexts": []}', 3, "row 0: found int 5 where a text is expected"),
         ("t.jsonl", '{"question": "q", "contexts": [{"chunk": "x"}]}', 3, "its keys are 'chunk'"),
     ],
@@ -428,8 +429,12 @@ def test_cache_commands(command, stored):
 def test_the_default_cache_is_in_the_users_folder(command, stored, tmp_path):
     assert cli.default_cache() == tmp_path / "user" / "rag-descriptors" / "answers.sqlite"
     code, out, err = command("cache", "stats")
-    assert (code, out) == (2, "")
-    assert "there is no such file" in one_message(err)
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"path": str(cli.default_cache()), "entries": {}, "bytes": {}, "file_bytes": 0}
+    for arguments in (["clear"], ["stats", "--cache", tmp_path / "no.sqlite"]):
+        code, out, err = command("cache", *arguments)
+        assert (code, out) == (2, "")
+        assert "there is no such file" in one_message(err)
     assert not (tmp_path / "user").exists()
     cli.default_cache().parent.mkdir(parents=True)
     stored.rename(cli.default_cache())
@@ -692,7 +697,9 @@ def test_check_says_what_it_found(command, traces, stub, tmp_path):
         "reads contexts: as list<item: string>, 1 missing",
         "computes cr, by Stub",
     ]
-    code, out, _ = command("check", stub(run="[columns]\nquestion = 'frage'"), path, path, "--json")
+    code, out, _ = command(
+        "check", stub(run="[columns]\nquestion = 'frage'"), path, shutil.copy(path, tmp_path / "more.jsonl"), "--json"
+    )
     found = json.loads(out)
     assert (code, found["files"], found["rows"]) == (0, 2, 4)
     assert found["reads"]["question"] == {"column": "frage", "as": "string", "missing": 2}
@@ -799,3 +806,98 @@ def test_the_written_configuration_scores_as_the_command_does_without(command, t
     assert command(*arguments, "-o", tmp_path / "1.jsonl")[0] == 0
     assert command(*arguments, "-c", tmp_path / "c.toml", "-o", tmp_path / "2.jsonl")[0] == 0
     assert (tmp_path / "1.jsonl").read_bytes() == (tmp_path / "2.jsonl").read_bytes()
+
+
+# --- where what is printed can't go
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="pipes and /dev/full are POSIX")
+
+
+def run_into(stdout, *arguments, stderr=subprocess.PIPE):
+    """Run the command with what it prints going to `stdout`; its exit code, and what it told."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, *map(str, arguments)],
+        env=os.environ,
+        check=False,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def unread():
+    """A pipe whose reader has left."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    yield writes
+    os.close(writes)
+
+
+@needs_posix
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_nobody_reads_what_is_printed(unread, traces, stub, tmp_path, as_json):
+    path = traces(question=["north?", None], contexts=[["N", "E"], ["N"]])
+    arguments = ["score", path, "-c", stub(), "--no-cache", *as_json]
+    assert run_into(unread, *arguments, "-o", tmp_path / "o.jsonl") == (0, "")
+    assert [row["cr"] for row in load(tmp_path / "o.jsonl")] == [0.75, None]
+    low = run_into(unread, *arguments, "-o", tmp_path / "o.jsonl", "--min-coverage", "0.9")
+    assert low == (5, "error: 'cr' covers 0.5 of the rows, less than --min-coverage 0.9\n")
+    assert run_into(unread, *arguments, "-o", tmp_path / "o.txt", stderr=unread) == (2, None)
+
+
+@needs_posix
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["score", "--help"]])
+def test_nobody_reads_a_list_or_a_help(unread, arguments):
+    assert run_into(unread, *arguments) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_what_is_printed_finds_no_room(traces, stub, tmp_path):
+    path, output = traces(question=["north?"], contexts=[["N", "E"]]), tmp_path / "o.jsonl"
+    with Path("/dev/full").open("w") as full:
+        code, err = run_into(full, "score", path, "-c", stub(), "--no-cache", "-o", output)
+        assert (code, len(load(output))) == (4, 1)
+        assert one_message(err) == (
+            "error: [Errno 28] what is to be printed can't be: No space left on device. "
+            f"The scored file {output} is whole.\n"
+        )
+        dry = run_into(full, "score", path, "-c", stub(), "--no-cache", "--dry-run")
+        assert dry == (4, "error: [Errno 28] what is to be printed can't be: No space left on device.\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit on file sizes there")
+def test_a_summary_that_finds_no_room_says_that_the_scores_stand(traces, stub, tmp_path):
+    path, output = traces(question=["north?"], contexts=[["N"]]), tmp_path / "o.jsonl"
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)); {MAIN}"
+    arguments = ["score", path, "-c", stub(), "--no-cache", "-o", output, "--summary", tmp_path / "s.json"]
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *map(str, arguments)], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, len(load(output)), (tmp_path / "s.json").exists()) == (4, 1, False)
+    assert f"{tmp_path / 's.json'} can't be written: File too large. Nothing of it was written" in done.stderr
+    assert done.stderr.endswith(f"and run again. The scored file {output} is whole.\n")
+
+
+def test_a_dry_run_tells_what_would_be_done(command, traces, stub):
+    code, out, err = command("score", traces(), "-c", stub(), "--dry-run", "--no-cache")
+    assert (code, err) == (0, "")
+    assert "3 distinct texts, 3 would be encoded, " in out
+
+
+def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
+    (tmp_path / "in.csv").write_text('question,contexts\nnorth?,"N\n\nE"\neast?,"N\t\n"\n')
+    for typed, counts in ((r"\n\n", [2, 1]), (r"\t\n", [1, 2])):
+        output = tmp_path / "o.jsonl"
+        arguments = ["score", tmp_path / "in.csv", "-c", stub(), "-o", output, "--no-cache", "--separator", typed]
+        assert command(*arguments)[0] == 0
+        assert [len(row["contexts"]) for row in load(output)] == counts
+
+
+def test_what_could_not_be_used_says_what_stands_there(capsys):
+    cli._tell_of_unused({"documents without text": 2, "spans seen twice": 1})
+    assert capsys.readouterr().err == (
+        "warning: not used: 2 documents without text (their places among the contexts are null), 1 spans seen twice\n"
+    )

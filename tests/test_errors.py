@@ -53,6 +53,8 @@ def test_warnings(kind):
     ("name", "allowed", "expected"),
     [
         ("contxts", ["question", "contexts"], " Did you mean 'contexts'? Allowed: 'question', 'contexts'."),
+        ("axb", ["axby", "axbz", "zzz"], " Did you mean 'axbz' or 'axby'? Allowed: 'axby', 'axbz', 'zzz'."),
+        ("axby", ["axb", "axbyz"], " Did you mean 'axbyz'? Allowed: 'axb', 'axbyz'."),
         ("zzz", ["question"], " Allowed: 'question'."),
         ("zzz", [], " Allowed: none."),
         (0, [0.0, 1], " Allowed: 0.0, 1."),

@@ -31,6 +31,12 @@ CREATE TABLE IF NOT EXISTS answer (
 KEYS_AT_ONCE = 500
 BUSY_TIMEOUT_S = 60
 SECONDS_A_DAY = 86_400
+WAYS_OUT = {
+    sqlite3.SQLITE_FULL: "What it holds stands: free some space, or give another path.",
+    sqlite3.SQLITE_IOERR: "Look whether the disk is full or can't be reached; else give another path.",
+    sqlite3.SQLITE_READONLY: "What it holds stands: let yourself write there, or give another path.",
+    sqlite3.SQLITE_BUSY: "What it holds stands: another process kept it to itself. Run again, or give another path.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,19 +146,22 @@ class Cache:
             try:
                 return work()
             except sqlite3.Error as error:
-                self.warn(f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.")
+                self.warn(
+                    f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.",
+                    _way_out(error),
+                )
                 self.close()
                 self._is_set_aside = True
                 with _told(self.path):
                     self._connection = _connect(None)
                     return work()
 
-    def warn(self, problem: str) -> None:
-        """Tell of damage, once."""
+    def warn(self, problem: str, way_out: str | None = None) -> None:
+        """Tell of damage, once, and what to do about it."""
         if not self._warned:
             self._warned = True
             hint = f"If {self.path} is a cache, delete it with its -wal and -shm files; else give another path."
-            warnings.warn(f"{problem} {hint}", CacheWarning, stacklevel=2)
+            warnings.warn(f"{problem} {way_out or hint}", CacheWarning, stacklevel=2)
 
     def _connected(self) -> sqlite3.Connection:
         with self._lock:
@@ -168,6 +177,11 @@ def _told(path: Path | None) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         raise CacheError(f"the cache {str(path)!r} can't be used: {error}. Give another path, or none.") from error
+
+
+def _way_out(error: sqlite3.Error) -> str | None:
+    """Return what to do about a cache that is sound, but can't be used now; None where it may be damaged."""
+    return WAYS_OUT.get(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF)
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:

@@ -84,7 +84,8 @@ class ScoreOptions:
         str, OptionInfo("What becomes a row of a span export: each trace, or each retriever.", "retriever")
     ] = "trace"
     separator: Annotated[
-        str | None, OptionInfo("What stands between contexts that were joined to one text.", "\n\n")
+        str | None,
+        OptionInfo(r"What stands between contexts that were joined to one text; \n is a line break, \t a tab.", "\n\n"),
     ] = None
     cache: Annotated[
         Path | None, OptionInfo("The cache's file, if not one in the user's cache folder.", "answers.sqlite")

@@ -1,11 +1,14 @@
 """Scored rows as files: Parquet, Arrow, JSON Lines, JSON, CSV; a file has its name only when it is whole."""
 
+import errno
 import json
 import math
 import os
+import platform
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -24,6 +27,7 @@ __all__ = ["check_output", "check_place", "open_output", "replacing", "to_json"]
 
 TEXTS = (pa.string(), pa.large_string())
 SECONDS_A_DAY = 86_400
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 Write = Callable[[pa.RecordBatch], object]
 
 
@@ -44,13 +48,18 @@ def check_place(option: str, path: Path) -> None:
     """Make sure that there can be a file of this name.
 
     Raises:
-        OptionError: Its folder is not there, or it is a folder itself.
+        OptionError: Its folder is not there or can't be written to, or it is a folder itself.
     """
     if path.is_dir():
         raise OptionError(f"{option} {str(path)!r} is a folder. Give the name of a file.")
     folder = _target(path).parent
     if not folder.is_dir():
         raise OptionError(f"{option} {str(path)!r}: the folder {str(folder)!r} is not there. Make it first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OptionError(
+            f"{option} {str(path)!r}: no file can be written into the folder {str(folder)!r}. Give another place, or "
+            "let yourself write there."
+        )
 
 
 @contextmanager
@@ -60,17 +69,23 @@ def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
     Raises:
         FormatError: The format has no form for a column; the function raises it for a value.
     """
-    with replacing(path) as file, ExitStack() as stack:
-        with _told(path):
-            write = stack.enter_context(WRITERS[path.suffix.lower()](file, schema))
+    stack = ExitStack()
 
-        def write_told(batch: pa.RecordBatch) -> None:
+    def write_told(batch: pa.RecordBatch) -> None:
+        with _told(path):
+            write(batch)
+
+    with replacing(path) as file:
+        try:
             with _told(path):
-                write(batch)
-
-        yield write_told
-        with _told(path):
-            stack.close()
+                write = stack.enter_context(WRITERS[path.suffix.lower()](file, schema))
+            yield write_told
+            with _told(path):
+                stack.close()
+        except BaseException:
+            with suppress(Exception):  # what fails in closing a file that is given up says less than what came first
+                stack.close()
+            raise
 
 
 @contextmanager
@@ -79,7 +94,12 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror or error}; nothing was written", str(path)) from error
+        way = "Free some space, or give another place" if error.errno in FULL else "Give another place"
+        raise OSError(
+            error.errno,
+            f"{path} can't be written: {error.strerror or error}. Nothing of it was written, and a file that was there "
+            f"before is as it was. {way}, and run again.",
+        ) from error
     except (pa.ArrowException, OverflowError) as error:
         raise FormatError(
             f"{path} can't be written as {path.suffix}: {error}. Give it another ending, or convert the column."
@@ -91,24 +111,57 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Yield a temporary file beside `path` that replaces it when the block ends without an error.
 
     Of two processes that write to one name, each has a temporary file of its own, and the last to end has the name. The
-    target of a link is replaced, not the link. A temporary file that a killed process left behind is removed once
-    nothing was written to it for a day.
+    target of a link is replaced, not the link. A temporary file that a killed process left behind is removed: at once
+    where it is certain that the process is gone, else once nothing was written to it for a day.
+
+    Raises:
+        OSError: The file can't be written; an earlier one is as it was.
     """
-    path = _target(path)
-    for part in path.parent.glob(f".{escape(path.name)}.*.part"):
-        if time.time() - part.stat().st_mtime > SECONDS_A_DAY:
-            part.unlink(missing_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
-        try:
-            yield file
-            with _told(path):
-                file.flush()
-                os.fsync(file.fileno())
+    target = _target(path)
+    with _told(path):
+        _remove_parts(target)
+        file = NamedTemporaryFile(  # noqa: SIM115 - closed below, before it takes its name
+            dir=target.parent, prefix=f".{target.name}.{_host()}-{os.getpid()}-", suffix=".part", delete=False
+        )
+    try:
+        yield file
+        with _told(path):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
             Path(file.name).chmod(0o666 & ~_umask())
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+            Path(file.name).replace(target)
+    except BaseException:
+        with suppress(OSError):  # what is still to be written may not fit either
+            file.close()
+        Path(file.name).unlink(missing_ok=True)
+        raise
+
+
+def _remove_parts(target: Path) -> None:
+    for part in target.parent.glob(f".{escape(target.name)}.*.part"):
+        with suppress(FileNotFoundError):  # another run removed it
+            if _is_orphan(part) or time.time() - part.stat().st_mtime > SECONDS_A_DAY:
+                part.unlink()
+
+
+def _is_orphan(part: Path) -> bool:
+    """Return whether the process whose temporary file this is ran here, and is gone."""
+    found = re.search(rf"\.{_host()}-(\d+)-\w+\.part$", part.name)
+    if found is None or os.name != "posix":  # elsewhere to ask for a process may end it
+        return False
+    try:
+        os.kill(int(found[1]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is somebody else's
+        return False
+    return False
+
+
+def _host() -> str:
+    """Return this machine's name; a number of a process says nothing on another one that shares the folder."""
+    return re.sub(r"\W", "_", platform.node())[:32]
 
 
 def _target(path: Path) -> Path:

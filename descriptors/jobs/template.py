@@ -23,6 +23,26 @@ HEAD = """\
 
 # One such table a descriptor; rag-descriptors list names those that are installed.
 """
+OTHERS = """
+# Others: a judge in place of the model, the share of useful sentences, the entities of a right answer that were found.
+# Take the # from the lines of one to add it; a judge needs the extra llm, and a key or a server.
+# [[descriptors]]
+# type = "ContextRelevance"
+# input = "question"
+# contexts = "contexts"
+# method = "llm"
+# alias = "judged relevance"
+#
+# [[descriptors]]
+# type = "ContextRelevancy"
+# input = "question"
+# contexts = "contexts"
+#
+# [[descriptors]]
+# type = "ContextEntityRecall"
+# reference = "reference"
+# contexts = "contexts"
+"""
 COLUMNS = """
 # Where the files call a column otherwise: the name that the descriptors read = the name in the files.
 [columns]
@@ -43,7 +63,7 @@ EXAMPLES: Mapping[str, Any] = {
 
 def template() -> str:
     """Return a configuration that scores as the command does without one, and shows what may be set."""
-    lines = [HEAD + "[[descriptors]]", *_descriptor("ContextRelevance")]
+    lines = [HEAD + "[[descriptors]]", *_descriptor("ContextRelevance"), OTHERS.rstrip("\n")]
     for table, head in (("columns", COLUMNS), ("run", RUN)):
         lines += [head.rstrip("\n"), *_options(table)]
     return "\n".join([*lines, ""])

@@ -1,8 +1,10 @@
 """Files of each format as record batches, or as rows: Parquet, Arrow, JSON Lines, JSON and CSV, in bounded memory."""
 
+import csv
 import json
 import re
 from codecs import BOM_UTF8 as BOM
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -37,6 +39,9 @@ ROWS_AT_ONCE = 4096
 CSV_BLOCK_BYTES = 32 * 1024 * 1024
 MIXED = {b"holds": b"json"}
 Rows = Generator[dict[str, Any], None, None]
+HEADER_BYTES = 1024 * 1024
+OTHER_DELIMITERS = (";", "\t", "|")
+WRONG_ROW = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
@@ -101,13 +106,52 @@ def _open_arrow(file: Path) -> pa.RecordBatchFileReader | pa.RecordBatchStreamRe
 
 
 def _csv_schema(file: Path) -> pa.Schema:
-    with told(file), _open_csv(file, {}) as reader:
+    _check_header(file)
+    with told(file), _told_of_csv(file), _open_csv(file, {}) as reader:
         return pa.schema([(name, pa.string()) for name in reader.schema.names])
+
+
+def _check_header(file: Path) -> None:
+    """Make sure that a CSV is UTF-8 with commas, as far as its first line tells."""
+    with file.open("rb") as opened:
+        line = opened.readline(HEADER_BYTES)
+    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise FormatError(f"{file} is UTF-16. {_to_utf_8(file, 'UTF-16')}")
+    names = next(csv.reader([line.removeprefix(BOM).decode("utf-8", "replace")]), [])
+    between = next((mark for mark in OTHER_DELIMITERS if len(names) == 1 and mark in names[0]), None)
+    if between:
+        raise FormatError(
+            f"{file}: the header is one name, {names[0].strip()!r}. Columns stand between commas, not between "
+            f"{between!r}: save it so."
+        )
+
+
+def _to_utf_8(file: Path, encoding: str) -> str:
+    return f"Save it as CSV UTF-8, or convert it: iconv -f {encoding} -t UTF-8 {file.name} > utf8.csv"
+
+
+@contextmanager
+def _told_of_csv(file: Path) -> Iterator[None]:
+    """Say in plain words what Arrow says of a CSV."""
+    try:
+        yield
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
+            raise FormatError(f"{file} is no UTF-8. {_to_utf_8(file, 'WINDOWS-1252')}") from error
+        found = WRONG_ROW.search(str(error))
+        if found is None:
+            raise
+        place = f", row {int(found[1]) - 2}" if found[1] else ""
+        raise FormatError(
+            f"{file}{place}: {found[3]} cells where the header has {found[2]}. Quote cells that hold commas or line "
+            "breaks; a cell that is missing is an empty one between commas."
+        ) from error
 
 
 def _csv_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
     texts = _csv_schema(file)
-    with told(file), _open_csv(file, {name: pa.string() for name in texts.names}) as reader:
+    kinds = {name: pa.string() for name in texts.names}
+    with told(file), _told_of_csv(file), _open_csv(file, kinds) as reader:
         last = texts.names[-1]
         for batch in reader:
             last = batch[-1][-1].as_py() if batch.num_rows else last
@@ -131,7 +175,7 @@ def _is_left_open(file: Path, last: str) -> bool:
 def _open_csv(file: Path, types: Mapping[str, pa.DataType]) -> pa.csv.CSVStreamingReader:
     return pa.csv.open_csv(
         file,
-        read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK_BYTES),
+        read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK_BYTES, use_threads=False),  # with threads no row is told
         parse_options=pa.csv.ParseOptions(newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(column_types=types),
     )

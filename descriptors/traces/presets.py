@@ -224,7 +224,7 @@ PHOENIX_SPANS = SpanForm(
     span_id=("context.span_id",),
     parent_id=("parent_id",),
     start=("start_time",),
-    kind=("span_kind",),
+    kind=("span_kind", "attributes.openinference.span.kind"),
     retriever=("retriever",),
     answer=("llm",),
     question=("attributes.input.value",),
@@ -266,7 +266,7 @@ OPENINFERENCE = SpanForm(
     answer=("llm",),
     question=("attributes.input.value",),
     response=("attributes.output.value", "attributes.llm.output_messages"),
-    documents=("attributes.retrieval.documents",),
+    documents=("attributes.retrieval.documents", "attributes.retrieval.documents.contents"),
 )
 
 OTEL_GENAI = SpanForm(

@@ -1,17 +1,18 @@
 """Trace files as record batches of rows, one file after the other, in bounded memory; other tools' exports as well."""
 
+import os
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from glob import glob
 from itertools import islice
 from pathlib import Path
-from typing import cast, get_args
+from typing import NoReturn, cast, get_args
 
 import pyarrow as pa
 
-from rag_descriptors.errors import OptionError
+from rag_descriptors.errors import FormatError, OptionError
 from rag_descriptors.options import one_of, together
 from rag_descriptors.traces.formats import FORMATS, ROWS_AT_ONCE, format_of, is_mixed, parse_mixed
 from rag_descriptors.traces.pivot import ROW_COLUMNS, RowsOf, pivot
@@ -21,6 +22,8 @@ from rag_descriptors.traces.spans import Span, read_spans
 from rag_descriptors.traces.tables import Cells, Source, list_cells, named, read_tables, unified
 
 __all__ = ["Traces", "is_mixed", "open_traces", "parse_mixed"]
+
+HIDDEN = (".", "_")  # Spark and Arrow leave such out as well: logs, markers and files that are being written
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,9 @@ class Traces:
 def open_traces(
     inputs: Sequence[str], preset: str | None = None, *, rows: RowsOf = "trace", separator: str | None = None
 ) -> Traces:
-    """Return the rows of files, of all trace files in folders, and of globs.
+    """Return the rows of files, of all trace files in folders, and of globs; a file that is named twice is read once.
+
+    In folders, files and folders whose names begin with `.` or `_` are left out.
 
     Files with one row a trace keep all their columns; those that the preset knows take our names: `trace_id`,
     `span_id`, `question`, `contexts`, `context_ids`, `response`, `reference`, `reference_contexts`.
@@ -90,10 +95,10 @@ def open_traces(
     Raises:
         OptionError: An input names no file, or a file of an unknown format; an option is unknown or does not go with
             the files; a preset does not fit; none fits, or several.
-        FormatError: A file is not what its ending says.
+        FormatError: A file is not what its ending says, or may not be read.
     """
     together([*one_of("rows", rows, get_args(RowsOf)), *one_of("preset", preset, (None, "auto", *PRESETS))])
-    files = [file for name in inputs for file in _expand(name)]
+    files = _files(inputs)
     preset = recognised(files) if preset == "auto" else preset
     forms = [form_of(file, preset) for file in files]
     if any(isinstance(form, SpanForm) for form in forms):
@@ -120,16 +125,51 @@ def _open_spans(
     return Traces(files, ROW_COLUMNS, sources, preset=preset, rows=rows)
 
 
+def _files(inputs: Sequence[str]) -> list[Path]:
+    """Return all files that are named, each once, and each one that may be read."""
+    found: dict[Path, Path] = {}
+    for file in (file for name in inputs for file in _expand(name)):
+        found.setdefault(file.resolve(), file)
+        with _permitted(file), file.open("rb"):
+            pass
+    return [*found.values()]
+
+
 def _expand(name: str) -> list[Path]:
     path = Path(name)
-    if path.is_dir():
-        found = [file for file in path.rglob("*") if file.suffix.lower() in FORMATS]
-    else:
-        found = [path] if path.is_file() else [*map(Path, glob(name, recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
-    files = sorted(file for file in found if file.is_file())
+    with _permitted(path):
+        if path.is_dir():
+            found = [*_files_in(path)]
+        else:
+            found = [path] if path.is_file() else [*map(Path, glob(name, recursive=True))]  # noqa: PTH207 - Path.glob takes no absolute pattern
+        files = sorted(file for file in found if file.is_file())
+        if not files:
+            os.scandir(next(folder for folder in (path, *path.parents, Path()) if folder.is_dir())).close()
     if not files:
         raise OptionError(f"input {name!r}: there is no such file, and no folder or pattern that holds any.")
     return files
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the trace files of a folder and of those in it, but for what is hidden by its name."""
+
+    def refuse(error: OSError) -> NoReturn:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(HIDDEN)]
+        paths = (Path(place, name) for name in names if not name.startswith(HIDDEN))
+        yield from (path for path in paths if path.suffix.lower() in FORMATS)
+
+
+@contextmanager
+def _permitted(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise FormatError(
+            f"{error.filename or path} can't be read: {error.strerror}. Let yourself read it (chmod), or leave it out."
+        ) from error
 
 
 def _pivoted(traces: Traces) -> Generator[pa.RecordBatch, None, None]:

@@ -1,6 +1,7 @@
 """Files with one row a trace: columns take our names, and all files together have one schema."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, combinations, starmap
@@ -66,13 +67,17 @@ def named(file: Path, form: Form | None, columns: Sequence[str]) -> Source:
 
 
 def unified(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the columns of all files, by our names; objects of JSON files that differ in their keys stay JSON.
+    """Return the columns of all files, by our names; cells that have no type in common are JSON where each reads alone.
+
+    Such are objects of JSON files that differ in their keys, and lists in one file that are texts in another.
 
     Raises:
-        FormatError: Columns of one name are of types that don't go together.
+        FormatError: Columns of one name are of types that don't go together, or are in one file.
     """
+    for source, schema in zip(sources, schemas, strict=True):
+        _check_names(source.file, schema)
     schemas = [_renamed(source, schema) for source, schema in zip(sources, schemas, strict=True)]
-    mixed = {item.name for schema in schemas for item in schema if is_mixed(item)}
+    mixed = {item.name for schema in schemas for item in schema if is_mixed(item)} | _with_other_types(schemas)
     if any(format_of(source.file) is JSON for source in sources):
         mixed |= _with_other_keys(schemas)
     settled = [
@@ -82,9 +87,44 @@ def unified(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> pa.Schem
     try:
         schema = pa.unify_schemas(settled, promote_options="permissive")
     except pa.ArrowException as error:
-        files = ", ".join(str(source.file) for source in sources)
-        raise FormatError(f"the columns of {files} don't go together: {error}") from error
+        raise FormatError("\n".join(_told_apart(sources, settled)) or str(error)) from error
     return pa.schema([item.with_nullable(True) for item in schema])
+
+
+def _check_names(file: Path, schema: pa.Schema) -> None:
+    twice = [name for name, count in Counter(schema.names).items() if count > 1]
+    if twice:
+        names = ", ".join(map(repr, twice))
+        raise FormatError(f"{file}: two columns are called {names}. Rename or drop one.")
+
+
+def _with_other_types(schemas: Sequence[pa.Schema]) -> set[str]:
+    """Return the columns that are lists or objects in one file, and something that is no such list in another."""
+    return {
+        name
+        for name, kinds in _kinds(schemas).items()
+        if any(map(pa.types.is_nested, kinds)) and not all(starmap(_unite, combinations(kinds, 2)))
+    }
+
+
+def _unite(left: pa.DataType, right: pa.DataType) -> bool:
+    try:
+        pa.unify_schemas([pa.schema([("", left)]), pa.schema([("", right)])], promote_options="permissive")
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def _told_apart(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> Iterator[str]:
+    """Yield, of each column whose types don't go together, which type it has where."""
+    for name, kinds in _kinds(schemas).items():
+        if not all(starmap(_unite, combinations(kinds, 2))):
+            files = "; ".join(
+                f"{schema.field(name).type} in {source.file}"
+                for source, schema in zip(sources, schemas, strict=True)
+                if name in schema.names
+            )
+            yield f"the types of column {name!r} don't go together: {files}. Convert it in one, or read them apart."
 
 
 def _renamed(source: Source, schema: pa.Schema) -> pa.Schema:
@@ -94,10 +134,15 @@ def _renamed(source: Source, schema: pa.Schema) -> pa.Schema:
 
 def _with_other_keys(schemas: Sequence[pa.Schema]) -> set[str]:
     """Return the columns whose objects have other keys in one file than in another."""
-    kinds: dict[str, set[pa.DataType]] = {}
+    found = _kinds(schemas).items()
+    return {name for name, kinds in found if not all(starmap(keys_agree, combinations(kinds, 2)))}
+
+
+def _kinds(schemas: Sequence[pa.Schema]) -> dict[str, list[pa.DataType]]:
+    kinds: dict[str, dict[pa.DataType, None]] = {}
     for item in chain.from_iterable(schemas):
-        kinds.setdefault(item.name, set()).add(item.type)
-    return {name for name, found in kinds.items() if not all(starmap(keys_agree, combinations(found, 2)))}
+        kinds.setdefault(item.name, {})[item.type] = None
+    return {name: [*found] for name, found in kinds.items()}
 
 
 def list_cells(sources: Sequence[Source], schema: pa.Schema, separator: str | None) -> dict[str, Cells]:
@@ -155,14 +200,16 @@ def _conform(file: Path, batch: pa.RecordBatch, theirs: pa.Schema, found: pa.Sch
     names = set(batch.schema.names)
     with told(file):
         arrays = [
-            _cast(batch[item.name], item) if item.name in names else pa.nulls(batch.num_rows, item.type)
+            _cast(batch.schema.field(item.name), batch[item.name], item)
+            if item.name in names
+            else pa.nulls(batch.num_rows, item.type)
             for item in theirs
         ]
     return pa.RecordBatch.from_arrays(arrays, schema=found)
 
 
-def _cast(array: pa.Array, wanted: pa.Field) -> pa.Array:
-    if is_mixed(wanted) and not pa.types.is_string(array.type):
+def _cast(found: pa.Field, array: pa.Array, wanted: pa.Field) -> pa.Array:
+    if is_mixed(wanted) and not is_mixed(found):
         return as_mixed(array.to_pylist())
     return array.cast(wanted.type)
 

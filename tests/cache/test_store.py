@@ -401,3 +401,22 @@ def test_a_file_that_cannot_grow_is_survived(full, n):
     assert first.startswith("warned: the cache can't be used")
     assert last == "True"
     assert used(full) == (ANSWERS, ANSWERS, [])  # what was there is there
+
+
+@pytest.mark.parametrize(
+    ("pragma", "says"),
+    [
+        ("max_page_count = 1", "database or disk is full"),
+        ("query_only = 1", "readonly database"),
+    ],
+)
+def test_a_sound_cache_that_takes_no_more_is_not_to_be_deleted(full, pragma, says):
+    with closing(Cache(full)) as cache:
+        cache.get(KEYS)
+        cache._connection.execute(f"PRAGMA {pragma}")
+        with pytest.warns(CacheWarning, match=rf"{says}.* What it holds stands: .* give another path\.$") as told:
+            cache.put("vector", {b"new": bytes(1_000_000)})
+        assert cache.get([b"new"]) == {b"new": bytes(1_000_000)}
+    assert len(told) == 1
+    with closing(Cache(full)) as cache:
+        assert len(cache.get(KEYS)) == len(KEYS)

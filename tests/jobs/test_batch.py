@@ -250,8 +250,8 @@ def test_many_rows_in_many_files_and_batches(score, embedder, tmp_path):
 
 @pytest.mark.parametrize(("limit", "n"), [(0, 0), (1, 1), (7, 7), (None, 10)])
 def test_a_limit_counts_over_all_files(score, cases, tmp_path, limit, n):
-    path = save(tmp_path / "in.csv", cases)
-    assert len(score(path, path, limit=limit)) == n
+    first, second = save(tmp_path / "1.csv", cases), save(tmp_path / "2.csv", cases)
+    assert len(score(first, second, limit=limit)) == n
 
 
 def test_the_sample_keeps_its_rows(score, tmp_path):

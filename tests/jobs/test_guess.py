@@ -1,6 +1,7 @@
 """Guesses at columns of unknown names, by what they hold."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -60,6 +61,37 @@ def test_documents_of_unknown_keys_are_no_contexts(guess):
 
 
 @pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            {"user_input": TABLE["frage"], "retrieved_contexts": [["a b"]] * 2, "reference_contexts": [TEXTS] * 2},
+            {"question": "user_input", "contexts": "retrieved_contexts"},
+        ),
+        ({"reference_contexts": [TEXTS] * 2, "q": TABLE["frage"]}, {"question": "q", "contexts": "reference_contexts"}),
+        ({"question": TEXTS, "reply": TEXTS}, {"question": "question", "contexts": "reply"}),
+        (
+            {" Question ": TEXTS, "f": TABLE["frage"], "Retrieved Docs": ["a b?"] * 2},
+            {"question": " Question ", "contexts": "Retrieved Docs"},
+        ),
+        ({"retrievalContext": ["a b?", "c d?"], "SourceNodes": TEXTS}, {"contexts": "retrievalContext"}),
+        (
+            {"q": TEXTS, "reply": ["So what?", "Do you mean it?"], "funde": [TEXTS] * 2},
+            {"question": "q", "contexts": "funde"},
+        ),
+        ({"modelOutput": ["So what?", "Do you mean it?"], "funde": [TEXTS] * 2}, {"contexts": "funde"}),
+        (
+            {"expected_answer": ["a b?", "c d?"], "q": TEXTS, "funde": [TEXTS] * 2},
+            {"question": "q", "contexts": "funde"},
+        ),
+        ({"answer": [" ".join(TEXTS)] * 2, "text": TEXTS, "q": TABLE["frage"]}, {"question": "q", "contexts": "text"}),
+    ],
+    ids=" ".join,
+)
+def test_names_go_before_content(guess, table, expected):
+    assert guess(table) == expected
+
+
+@pytest.mark.parametrize(
     "table", [{"n": [1, 2], "id": ["a", "b"], "leer": [None, " "]}, {"n": pa.array([], pa.int64())}]
 )
 def test_where_nothing_looks_like_anything(guess, table):
@@ -93,3 +125,29 @@ def test_what_to_type(tmp_path, found, expected):
         assert table_head == "[columns]"
         assert lines[-1] == 'contexts = "funde"'
         assert ('question = "die frage"' in lines) == ("--question" in expected)
+
+
+DATA = Path(__file__).parents[1] / "data" / "presets"
+NOTHING = {"question": None, "contexts": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        ("langfuse_api.json", "langfuse"),  # whose rows stand in `data`
+        ("langfuse_blob.csv", "langfuse"),
+        ("openinference.json", "openinference"),
+        ("mlflow_trace.json", "mlflow"),
+        ("phoenix_spans.jsonl", "phoenix"),
+    ],
+)
+def test_an_export_of_spans_needs_its_preset(name, preset):
+    told = [*how_to_name(open_traces([str(DATA / name)]), NOTHING)]
+    assert told[0] == f"The files look like an export of spans by {preset}: --preset {preset} reads such."
+    assert len(told) == 1
+    assert [*how_to_name(open_traces([str(DATA / name)], preset), NOTHING)][:1] != told[:1]
+
+
+def test_rows_of_a_tool_have_columns():
+    (told,) = how_to_name(open_traces([str(DATA / "ragas.jsonl")]), {"question": "user_input", "contexts": None})
+    assert told.startswith("By what the columns hold, it may be: --contexts retrieved_contexts\n")

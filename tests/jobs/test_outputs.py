@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,7 +16,17 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.jobs.outputs import _told, check_output, check_place, open_output, replacing, to_json
+from rag_descriptors.jobs.outputs import (
+    WRITERS,
+    _host,
+    _is_orphan,
+    _told,
+    check_output,
+    check_place,
+    open_output,
+    replacing,
+    to_json,
+)
 from rag_descriptors.traces.readers import open_traces
 
 ENDINGS = ["parquet", "arrow", "feather", "jsonl", "json", "csv"]
@@ -222,7 +232,7 @@ try:
         for batch in table.to_batches(1000):
             write(batch)
 except OSError as error:
-    sys.exit(f"errno {error.errno}")
+    sys.exit(f"errno {error.errno}: {error.strerror}")
 """
 
 
@@ -236,7 +246,7 @@ def write_much(path, how):
 def test_a_file_that_cannot_grow_leaves_nothing_behind(tmp_path, ending):
     path = tmp_path / f"t.{ending}"
     path.write_text("old")
-    assert write_much(path, "limit") == "errno 27\n"  # EFBIG
+    assert write_much(path, "limit").startswith(f"errno 27: {path} can't be written: File too large. Nothing of it")
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
 
 
@@ -256,7 +266,10 @@ def small_disk(tmp_path):
 def test_a_full_disk_leaves_nothing_behind(small_disk, ending):
     path = small_disk / f"t.{ending}"
     path.write_text("old")
-    assert write_much(path, "disk") == "errno 28\n"  # ENOSPC
+    assert write_much(path, "disk") == (
+        f"errno 28: {path} can't be written: No space left on device. Nothing of it was written, and a file that was "
+        "there before is as it was. Free some space, or give another place, and run again.\n"
+    )
     assert (path.read_text(), list(small_disk.iterdir())) == ("old", [path])
 
 
@@ -279,10 +292,62 @@ def test_a_link_into_a_folder_that_is_not_there(tmp_path):
 
 
 def test_a_full_disk_is_told_by_the_files_name(tmp_path):
-    with (
-        pytest.raises(OSError, match=r"No space left .*; nothing was written: '.*out.csv'"),
-        _told(tmp_path / "out.csv"),
-    ):
+    with pytest.raises(OSError, match=r"out.csv can't be written: No .*Free some space"), _told(tmp_path / "out.csv"):
         raise OSError(28, "No space left on device")
-    with pytest.raises(OSError, match=r"odd; nothing was written: '.*out.csv'"), _told(tmp_path / "out.csv"):
+    with pytest.raises(OSError, match=r"out.csv can't be written: odd\. .*Give an"), _told(tmp_path / "out.csv"):
         raise OSError("odd")
+
+
+def test_what_a_closing_file_says_does_not_hide_what_came_first(tmp_path, monkeypatch):
+    @contextmanager
+    def closing_fails(*_):
+        try:
+            yield None
+        finally:
+            raise OSError(28, "full")
+
+    monkeypatch.setitem(WRITERS, ".csv", closing_fails)
+    with pytest.raises(KeyError, match="first"), open_output(tmp_path / "t.csv", pa.schema([])):
+        raise KeyError("first")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
+    """As root no mode keeps anybody from writing, so what the system says is said here."""
+    monkeypatch.setattr(os, "access", lambda folder, mode: not mode & os.W_OK)
+    with pytest.raises(OptionError, match=r"summary '.*s\.json': no file can be written into the folder '.*'\. Give"):
+        check_place("summary", tmp_path / "s.json")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody can write into /proc")
+def test_a_temporary_file_that_cannot_be_made_is_told_by_the_files_name():
+    with pytest.raises(OSError, match=r"/proc/t\.json can't be written: No such file.* Give another place"):
+        replacing(Path("/proc/t.json")).__enter__()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="asks for processes")
+def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(30)
+    names = [f".t.csv.{_host()}-{gone.pid}-x.part", f".t.csv.{_host()}-{os.getpid()}-x.part"]
+    names += [f".t.csv.{_host()}-1-x.part", f".t.csv.other-host-{gone.pid}-x.part"]
+    names += [f".u.csv.{_host()}-{gone.pid}-x.part", f".t.csv.{_host()}-{gone.pid}.part"]
+    for name in names:
+        (tmp_path / name).touch()
+    with replacing(tmp_path / "t.csv") as file:
+        assert Path(file.name).name.startswith(f".t.csv.{_host()}-{os.getpid()}-")
+    assert {path.name for path in tmp_path.iterdir()} == {*names[1:], "t.csv"}
+
+
+def test_a_process_of_somebody_else_is_not_gone(monkeypatch):
+    def refuses(*_):
+        raise PermissionError
+
+    part = Path(f".t.csv.{_host()}-1-x.part")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", refuses)
+        assert not _is_orphan(part)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")  # where to ask for a process may end it
+        is_orphan = _is_orphan(part)
+    assert not is_orphan

@@ -44,3 +44,16 @@ def test_arguments_without_a_value_to_show_are_left_out():
         "contexts": "contexts",
         "output_status": True,
     }
+
+
+def test_the_other_descriptors_are_there_as_comments(tmp_path):
+    examples = re.findall(r"^(?:# (?:\[\[descriptors|\w+ = ).*\n)+", template(), re.MULTILINE)
+    (tmp_path / "c.toml").write_text(re.sub("^# ", "", "".join(examples), flags=re.MULTILINE), "utf-8")
+    config, problems = read_config(tmp_path / "c.toml")
+    assert problems == []
+    assert [type(descriptor).__name__ for descriptor in config.descriptors] == [
+        "ContextRelevance",
+        "ContextRelevancy",
+        "ContextEntityRecall",
+    ]
+    assert config.descriptors[0].method == "llm"

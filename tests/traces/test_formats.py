@@ -298,9 +298,23 @@ def test_the_type_of_a_csv_column_does_not_hang_on_its_first_cells(file, place):
         ("t.csv", b"", "Empty CSV"),
         ("t.csv", b'a,"b\n1,2\n', "Empty CSV"),  # a quote of the first line that is never closed
         ("t.csv", b"a,b", "Empty CSV"),  # Arrow wants the line of names to end
-        ("t.csv", b"a,b\n1,2,3\n", "Expected 2 columns, got 3"),
-        ("t.csv", "a\né\n".encode("latin-1"), "invalid UTF8"),
-        ("t.csv", "a,b\né,c\n".encode("utf-16"), "columns"),
+        ("t.csv", b"a,b\n1,2,3\n", "row 0: 3 cells where the header has 2. Quote cells"),
+        ("t.csv", b'a,b\n1,2\n"3\n4",5\n6\n', "row 2: 1 cells where the header has 2"),
+        (
+            "t.csv",
+            "a\né\n".encode("latin-1"),
+            "t.csv is no UTF-8. Save it as CSV UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 t.csv > utf8",
+        ),
+        ("t.csv", "é\na\n".encode("latin-1"), "t.csv is no UTF-8"),
+        (
+            "t.csv",
+            "a,b\né,c\n".encode("utf-16"),
+            "t.csv is UTF-16. Save it as CSV UTF-8, or convert it: iconv -f UTF-16",
+        ),
+        ("t.csv", "a,b\né,c\n".encode("utf-16-be").replace(b"\0a", b"\xfe\xff\0a", 1), "t.csv is UTF-16"),
+        ("t.csv", b"\xef\xbb\xbfa;b\n1,5;2\n", "one name, 'a;b'. Columns stand between commas, not between ';': save"),
+        ("t.csv", b"a b\tc\nd\te", r"not between '\t'"),
+        ("t.csv", b"a|b\nd|e", "not between '|'"),
         ("t.parquet", b"", "t.parquet can't be read as .parquet"),
         ("t.parquet", b'{"a": 1}', "t.parquet can't be read as .parquet"),
         ("t.parquet", b"PAR1" + b"x" * 100 + b"PAR1", "t.parquet can't be read as .parquet"),

@@ -309,6 +309,20 @@ def test_documents_of_arize(tmp_path):
     assert read(path, "phoenix")[0][0]["contexts"] == [DOME, PIPE]
 
 
+@pytest.mark.parametrize(("preset", "found"), [("phoenix", "phoenix"), ("auto", "openinference")])
+def test_flat_spans_of_arize(tmp_path, preset, found):
+    span = {
+        "context.trace_id": "t",
+        "context.span_id": "s",
+        "attributes.openinference.span.kind": "RETRIEVER",
+        "attributes.input.value": OPENS,
+        "attributes.retrieval.documents.contents": [DOME, PIPE],
+    }
+    (tmp_path / "t.jsonl").write_text(json.dumps(span))
+    rows, _, traces = read(tmp_path / "t.jsonl", preset)
+    assert (traces.preset, rows[0]["question"], rows[0]["contexts"]) == (found, OPENS, [DOME, PIPE])
+
+
 def test_numpy_prints_of_lists_stop_the_reading_and_name_the_row(tmp_path):
     """A frame read from Parquet and saved as CSV: the commas are lost, and nothing is guessed."""
     path = tmp_path / "t.csv"

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.csv
@@ -55,7 +57,6 @@ def test_a_column_that_another_file_lacks_may_be_null(arrow):
     ("left", "right"),
     [
         ({"a": [1]}, {"a": ["x"]}),
-        ({"a": [["x"]]}, {"a": ["x"]}),
         ({"a": [2**53 + 1]}, {"a": [0.5]}),
         ({"a": [1]}, {"a": pa.array([2**64 - 1], pa.uint64())}),
     ],
@@ -70,7 +71,7 @@ def test_a_column_that_stands_there_twice_is_a_clear_error(tmp_path, name):
     path = tmp_path / name
     table = pa.table([["x"], ["y"]], names=["a", "a"])
     (pa.csv.write_csv if path.suffix == ".csv" else pa.parquet.write_table)(table, path)
-    with pytest.raises(FormatError, match="duplicate"):
+    with pytest.raises(FormatError, match=rf"{name}: two columns are called 'a'\. Rename or drop one"):
         open_traces([str(path)])
 
 
@@ -88,7 +89,24 @@ def test_folders_and_globs(file, tmp_path):
     assert names("**/*.jsonl") == ["[1].jsonl", "a.jsonl", "b/10.jsonl", "b/2.jsonl"]
     assert names("[1].jsonl") == ["[1].jsonl"]
     assert names("[ab].jsonl") == ["a.jsonl"]
-    assert rows(str(tmp_path / "a.jsonl"), str(tmp_path / "a.jsonl")) == [{"n": "a.jsonl"}] * 2
+
+
+def test_hidden_files_of_folders_are_left_out(file, tmp_path):
+    for name in ("b/1.jsonl", "b/_SUCCESS.jsonl", "b/.x.jsonl", "_temporary/2.jsonl", ".git/3.jsonl"):
+        file(name, json.dumps({"n": name}))
+    assert rows(str(tmp_path)) == [{"n": "b/1.jsonl"}]
+    assert rows(str(tmp_path / "_temporary"), str(tmp_path / "b" / "_*")) == [
+        {"n": "_temporary/2.jsonl"},
+        {"n": "b/_SUCCESS.jsonl"},
+    ]
+
+
+def test_a_file_that_is_named_twice_is_read_once(file, tmp_path, monkeypatch):
+    one, two = file("1.jsonl", '{"n": 1}'), file("2.jsonl", '{"n": 2}')
+    (tmp_path / "link.jsonl").symlink_to(one)
+    monkeypatch.chdir(tmp_path)
+    for inputs in ([one, one, two], [str(tmp_path)], [one, str(tmp_path)], ["1.jsonl", one, "*.jsonl"]):
+        assert rows(*inputs) == [{"n": 1}, {"n": 2}]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +138,48 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path, name):
     assert not isinstance(error.value, UnicodeError)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root reads everything")
+@pytest.fixture
+def nobody():
+    """Be a user who may read nothing of others', and have a folder that all may enter."""
+    if os.name != "posix" or not hasattr(os, "geteuid"):
+        pytest.skip("modes are POSIX")
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        before = os.geteuid()
+
+        @contextmanager
+        def become():
+            os.seteuid(65534 if before == 0 else before)
+            try:
+                yield
+            finally:
+                os.seteuid(before)
+
+        yield Path(folder), become
+
+
 @pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet", "t.arrow"])
-def test_a_file_without_permission_is_named(file, name):
-    path = Path(file(name, b"x"))
-    path.chmod(0)
-    with pytest.raises(OSError, match=name):
-        rows(str(path))
+def test_a_file_without_permission_is_named(nobody, name):
+    folder, become = nobody
+    (folder / name).write_text("x")
+    (folder / name).chmod(0)
+    for given in (folder, folder / name, folder / "t.*"):
+        with become(), pytest.raises(FormatError, match=rf"/{name} can't be read: Permission denied\. Let yourself"):
+            rows(str(given))
+
+
+def test_a_folder_without_permission_is_named(nobody):
+    folder, become = nobody
+    (folder / "in").mkdir()
+    (folder / "1.jsonl").touch()
+    (folder / "in" / "2.jsonl").touch()
+    (folder / "in").chmod(0)
+    try:
+        for given in ("in", "", "in/2.jsonl", "in/*.jsonl"):
+            with become(), pytest.raises(FormatError, match=r"/in\S* can't be read: Permission denied"):
+                rows(str(folder / given))
+    finally:
+        (folder / "in").chmod(0o700)
 
 
 # --- limit
@@ -139,8 +192,11 @@ def test_a_file_without_permission_is_named(file, name):
 def test_a_limit_counts_over_all_files(file, arrow, name, limit, n):
     cells = [f"t{i}" for i in range(MANY)]
     contents = {"t.jsonl": jsonl(*cells), "t.csv": "a\n" + "\n".join(cells)}
-    path = file(name, contents[name]) if name in contents else arrow(name, a=cells)
-    assert [row["a"] for row in rows(path, path, limit=limit)] == (cells * 2)[:n]
+    first, second = (
+        file(f"{place}{name}", contents[name]) if name in contents else arrow(f"{place}{name}", a=cells)
+        for place in (1, 2)
+    )
+    assert [row["a"] for row in rows(first, second, limit=limit)] == (cells * 2)[:n]
 
 
 def test_a_limit_closes_the_file():

@@ -76,8 +76,22 @@ def test_files_of_several_spellings_have_one_schema(file):
 
 def test_columns_of_other_types_name_the_files(file):
     inputs = [file("1.jsonl", {"user_input": "a"}), file("2.jsonl", {"question": 1})]
-    with pytest.raises(FormatError, match=r"the columns of .*1\.jsonl, .*2\.jsonl don't go together: .*question"):
+    with pytest.raises(FormatError, match=r"column 'question' don't .*: string in .*1\.jsonl; int64 in .*2\.jsonl\."):
         open_traces(inputs, "ragas")
+
+
+def test_lists_in_one_file_and_texts_in_another_are_read_cell_by_cell(file, tmp_path):
+    inputs = [
+        file("1.csv", 'q,c,n\na,"[""A"", ""B""]",1\nb,plain,\nc,42,\nd,,\n'),
+        file("2.jsonl", {"q": "e", "c": ["C", None]}, {"q": "f", "c": []}),
+        file("3.jsonl", {"c": [{"text": "D"}]}),
+    ]
+    pa.parquet.write_table(pa.table({"c": [[1, 2]]}), tmp_path / "4.parquet")
+    traces = open_traces([*inputs, str(tmp_path / "4.parquet")])
+    assert is_mixed(traces.schema.field("c"))
+    assert traces.schema.field("n").type == pa.string()
+    cells = [cell for batch in traces.batches() for cell in parse_mixed(batch["c"])]
+    assert cells == ['["A", "B"]', "plain", "42", "", ["C", None], [], [{"text": "D"}], [1, 2]]
 
 
 def test_a_file_of_another_preset_is_named(file):
