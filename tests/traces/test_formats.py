@@ -153,6 +153,12 @@ def test_values_of_several_kinds_come_back(file):
     assert parse_mixed(batch["a"]) == values
 
 
+def test_what_the_system_says_stays_as_it_is():
+    with pytest.raises(OSError, match="torn out") as raised, formats.told(Path("t.csv")):
+        raise OSError(5, "torn out", "t.csv")
+    assert (raised.value.errno, raised.value.filename) == (5, "t.csv")
+
+
 def test_a_text_among_them_that_is_no_json_is_itself():
     assert parse_mixed(pa.array(["{", None])) == ["{", None]
 

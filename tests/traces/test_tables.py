@@ -75,7 +75,7 @@ def test_files_of_several_spellings_have_one_schema(file):
 
 
 def test_columns_of_other_types_name_the_files(file):
-    inputs = [file("1.jsonl", {"user_input": "a"}), file("2.jsonl", {"question": 1})]
+    inputs = [file("1.jsonl", {"user_input": "a", "n": 1}), file("2.jsonl", {"question": 1, "n": 2.5})]
     with pytest.raises(FormatError, match=r"column 'question' don't .*: string in .*1\.jsonl; int64 in .*2\.jsonl\."):
         open_traces(inputs, "ragas")
 
