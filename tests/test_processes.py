@@ -370,7 +370,9 @@ def test_a_disk_that_runs_full_is_4(tmp_path, command, source, stub, workers):
         process = command("score", source, "-c", stub(), "-o", output, "--no-cache", "--workers", workers)
         out, err = process.communicate(timeout=2 * TIMEOUT_S)
         assert (process.returncode, out) == (4, "")
-        assert err == f"error: [Errno 28] No space left on device; nothing was written: {str(output)!r}\n"
+        assert err.startswith(
+            f"error: [Errno 28] {output} can't be written: No space left on device. Nothing of it was"
+        )
         assert list(disk.iterdir()) == []
     finally:
         subprocess.run(["umount", disk], check=True)
