@@ -22,7 +22,7 @@ def command(tmp_path):
     (tmp_path / "traces.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def run(server, *flags, **params):
-        params = {"model": "m", "api_base": server.url, "max_concurrency": 1, "max_retries": 0, "timeout": 60, **params}
+        params = {"model": "m", "api_base": server.url, "max_concurrency": 1, "max_retries": 2, "timeout": 60, **params}
         pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in params.items())
         (tmp_path / "config.toml").write_text(
             '[[descriptors]]\ntype = "ContextRelevance"\ninput = "question"\ncontexts = "contexts"\n'
@@ -52,8 +52,8 @@ def test_a_budget_leaves_a_run_that_goes_on(command, judge_server, tmp_path):
     assert not (tmp_path / "out.parquet").exists()
     part = command(server, "-o", "out.parquet", "--summary", "summary.json", max_calls=6)
     assert part.returncode == 5
-    assert len(server.requests) == 6
     assert "4 prompts without an answer: 4 budget_exhausted; run again to ask them" in part.stderr
+    assert len(server.requests) == 6
     scored = pd.read_parquet(tmp_path / "out.parquet")
     assert scored["cr status"].tolist().count("budget_exhausted") == 4
     assert json.loads((tmp_path / "summary.json").read_text())["judge"]["failures"] == {"budget_exhausted": 4}
