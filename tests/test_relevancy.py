@@ -154,6 +154,11 @@ def test_a_sentence_that_can_t_be_scored(similar):
     assert scored["cry statements"].tolist() == [None, None]
 
 
+def test_null_contexts(similar):
+    scored = add_descriptors(table(("q?", ["Yes it is."]), ("q?", None)), similar())
+    assert scored["cry status"].tolist() == ["ok", "no_contexts"]
+
+
 def test_other_languages(similar):
     embedder = FakeEmbedder()
     scored = add_descriptors(

@@ -7,7 +7,7 @@ import pytest
 
 from rag_descriptors import Completion, JudgeError, Usage
 from rag_descriptors.errors import JudgeWarning, OptionError
-from rag_descriptors.models.calls import INTERRUPTED, JudgeSession, Limits, Pace, event_loop
+from rag_descriptors.models.calls import INTERRUPTED, STOP, JudgeSession, Limits, Pace, event_loop
 from rag_descriptors.models.judge import Answer, Prompt
 from rag_descriptors.testing import FakeJudge
 
@@ -267,6 +267,24 @@ def test_others_wait_while_the_judge_wants_a_pause():
     answers(session(judge, max_concurrency=1), "a", "b", "c")
     assert [text for text, _ in judge.begun] == ["a", "b", "b", "c"]
     assert judge.begun[2][1] - judge.begun[1][1] >= 0.4
+
+
+def test_who_no_longer_waits_is_told_so():
+    class Hanging:
+        def identity(self):
+            return {}
+
+        async def complete(self, prompt):
+            await asyncio.sleep(60)
+
+    stop = threading.Event()
+    token = STOP.set(stop)
+    threading.Timer(0.6, stop.set).start()
+    try:
+        with pytest.raises(JudgeError, match="nobody waits for the answers any more"):
+            answers(session(Hanging()), "a")
+    finally:
+        STOP.reset(token)
 
 
 def test_calls_end_with_the_asker():
