@@ -17,7 +17,7 @@ HEAVY = {
     "torch",
     "transformers",
 }
-BOTTOM = {"errors", "options"}
+BOTTOM = {"errors", "options", "texts"}
 DATA = BOTTOM | {"longframe", "aggregations", "conditions", "schemas", "traces"}
 MODELS = BOTTOM | {"models", "progress"}
 CORE = DATA | {"base", "models"}
@@ -26,6 +26,7 @@ RUN = CORE | {"summary", "progress", "cache", "planning", "scoring"}
 # A part and all that it may import; a folder is one part, and may import itself.
 ARROWS = {
     "errors": set(),
+    "texts": set(),
     "longframe": {"errors"},
     "progress": {"errors"},
     "options": {"errors"},

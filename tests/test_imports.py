@@ -94,6 +94,7 @@ def is_module(item):
         "statements",
         "summary",
         "testing",
+        "texts",
         "traces.columns",
         "traces.contexts",
         "traces.formats",

@@ -1,7 +1,6 @@
 """An extractor that reads each distinct text once."""
 
 import json
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +16,12 @@ from rag_descriptors.models.entities import Entities, EntityExtractor
 from rag_descriptors.models.identity import identity_key
 from rag_descriptors.models.judge import NOT_ASKED
 from rag_descriptors.progress import Progress
+from rag_descriptors.texts import scrub
 
 __all__ = ["CachedExtractor", "UnusedExtractor"]
 
 ENTITIES = "entities"
 EXTRACTOR_ERROR = "extractor_error"
-SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class CachedExtractor:
@@ -84,7 +83,7 @@ class CachedExtractor:
         except Exception as error:  # noqa: BLE001 - an extractor of one's own may raise anything
             return [self._failure(error)] if len(texts) == 1 else [self._answers([text])[0] for text in texts]
         _check(self._extractor, said, len(texts))
-        return list(map(_scrubbed, said))
+        return [replace(answer, entities=_scrubbed(answer.entities)) for answer in said]
 
     def _failure(self, error: Exception) -> Entities:
         if not self._has_warned:
@@ -122,11 +121,8 @@ def _check(extractor: EntityExtractor, said: object, n_texts: int) -> None:
         )
 
 
-def _scrubbed(answer: Entities) -> Entities:
-    """Return an answer with every lone surrogate replaced by U+FFFD: no column can hold one."""
-    if answer.entities is None or not any(map(SURROGATES.search, answer.entities)):
-        return answer
-    return replace(answer, entities=tuple(SURROGATES.sub("\ufffd", entity) for entity in answer.entities))
+def _scrubbed(entities: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if entities is None else tuple(map(scrub, entities))
 
 
 def _is_answer(answer: object) -> bool:

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from rag_descriptors.errors import ReplyError
-from rag_descriptors.models.replies import parse_reply, scrubbed
+from rag_descriptors.models.replies import parse_reply
+from rag_descriptors.texts import scrub
 
 __all__ = ["Answer", "Asker", "Completion", "Judge", "Prompt", "Usage", "Verdict", "verdicts"]
 
@@ -125,8 +126,8 @@ def verdicts(asker: Asker, prompts: Sequence[Prompt]) -> list[Verdict]:
 def read(prompt: Prompt, answer: Answer) -> Verdict:
     """Return what an answer says."""
     if answer.text is None:
-        return Verdict(failure=answer.failure, message=scrubbed(answer.message))
+        return Verdict(failure=answer.failure, message=scrub(answer.message))
     try:
         return Verdict(value=prompt.read(parse_reply(answer.text)))
     except ReplyError as error:
-        return Verdict(failure=UNPARSEABLE, message=scrubbed(str(error)))
+        return Verdict(failure=UNPARSEABLE, message=scrub(str(error)))

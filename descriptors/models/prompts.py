@@ -10,7 +10,8 @@ from typing import Any
 
 from rag_descriptors.errors import ReplyError
 from rag_descriptors.models.judge import Prompt
-from rag_descriptors.models.replies import a_list, a_number, a_text, a_word, scrubbed
+from rag_descriptors.models.replies import a_list, a_number, a_text, a_word
+from rag_descriptors.texts import scrub
 
 __all__ = ["ENTITIES", "RELEVANCE", "STATEMENTS", "Statement", "Template"]
 
@@ -58,7 +59,7 @@ class Template:
 
     def with_task(self, task: str) -> "Template":
         """Return the same kind of prompt with a task of the user's own."""
-        return replace(self, task=scrubbed(task))
+        return replace(self, task=scrub(task))
 
     def problems(self, task: object) -> list[str]:
         """Return what is wrong with a task of the user's own."""

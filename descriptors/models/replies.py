@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from rag_descriptors.errors import ReplyError
+from rag_descriptors.texts import scrub
 
-__all__ = ["a_list", "a_number", "a_text", "a_word", "parse_reply", "scrubbed"]
+__all__ = ["a_list", "a_number", "a_text", "a_word", "parse_reply"]
 
 REASONING = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 END_OF_REASONING = "</think>"  # some servers leave out how it begins
 UNFINISHED = re.compile(r"\A\s*<(think|thinking|reasoning)>")
 OBJECT_START = re.compile(r'\{\s*"')
-SURROGATE = re.compile("[\ud800-\udfff]")
 SHOWN = 200  # characters of a reply in a message
 
 
@@ -39,19 +39,8 @@ def parse_reply(text: str) -> dict[str, Any]:
     if len(found) != 1:
         problem = "no JSON object" if not found else f"{len(found)} JSON objects that differ"
         raise ReplyError(f"the reply holds {problem}: {_shown(text)}")
-    said: dict[str, Any] = scrubbed(next(iter(found.values())))
+    said: dict[str, Any] = scrub(next(iter(found.values())))
     return said
-
-
-def scrubbed(value: Any) -> Any:
-    """Return a text or JSON value with every lone surrogate replaced by U+FFFD."""
-    if isinstance(value, str):
-        return SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [scrubbed(item) for item in value]
-    if isinstance(value, dict):
-        return {scrubbed(key): scrubbed(item) for key, item in value.items()}
-    return value
 
 
 def a_number(reply: Mapping[str, Any], key: str, low: float, high: float) -> float:

@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["NOT_DATA", "is_missing", "parse_contexts", "parse_literal", "parse_text", "scrub"]
+from rag_descriptors.texts import scrub
+
+__all__ = ["NOT_DATA", "is_missing", "parse_contexts", "parse_literal", "parse_text"]
 
 TEXT_KEYS = (
     "page_content",
@@ -89,17 +91,6 @@ def _decode(text: str | bytes) -> str:
 def _clean(text: str) -> str | None:
     cleaned: str | None = scrub(text) if text.strip() else None
     return cleaned
-
-
-def scrub(value: Any) -> Any:
-    """Return `value`, a text or JSON value, with every lone surrogate replaced by U+FFFD."""
-    if isinstance(value, str) and not value.isascii():
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [scrub(item) for item in value]
-    if isinstance(value, dict):
-        return {scrub(key): scrub(item) for key, item in value.items()}
-    return value
 
 
 def _item(item: object) -> str | None:

@@ -19,7 +19,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.traces.contexts import scrub
+from rag_descriptors.texts import scrub
 
 __all__ = [
     "CSV",

@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 
 from rag_descriptors.errors import FormatError
-from rag_descriptors.traces.contexts import parse_contexts, parse_literal, scrub
+from rag_descriptors.texts import scrub
+from rag_descriptors.traces.contexts import parse_contexts, parse_literal
 from rag_descriptors.traces.paths import answer_text, find, plain, question_text
 from rag_descriptors.traces.presets import SpanForm
 

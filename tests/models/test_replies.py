@@ -1,7 +1,7 @@
 import pytest
 
 from rag_descriptors.errors import ReplyError
-from rag_descriptors.models.replies import a_list, a_number, a_text, a_word, parse_reply, scrubbed
+from rag_descriptors.models.replies import a_list, a_number, a_text, a_word, parse_reply
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,3 @@ def test_lone_surrogates_are_replaced():
         "a\ufffd": ["b\ufffd", {"c": "\U0001f600"}],
         "n": 1,
     }
-    assert scrubbed(None) is None
