@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
@@ -64,24 +65,23 @@ class Run:
         self._provenance = describe(descriptors)
         self._n_rows = 0
         self._on_error = on_error
-        self._cache = cache if isinstance(cache, Cache) else Cache(cache)
-        self._owns_cache = not isinstance(cache, Cache)
         self._estimate = estimate
         self._start = None if share is None else share.start
-        self._texts, self._judged = TextMeter(None if share is None else share.seen), JudgeMeter()
-        self._progress = {unit: Progress(unit, progress) for unit in ("texts", "prompts")}
-        self._descriptors = [_bind(descriptor, self._cached) for descriptor in descriptors]
-        self._account = Account()
+        self._judged, self._account = JudgeMeter(), Account()
+        with ExitStack() as opened:
+            self._cache = cache if isinstance(cache, Cache) else opened.enter_context(closing(Cache(cache)))
+            self._texts = opened.enter_context(closing(TextMeter(None if share is None else share.seen)))
+            self._progress = {
+                unit: opened.enter_context(closing(Progress(unit, progress))) for unit in ("texts", "prompts")
+            }
+            self._descriptors = [_bind(descriptor, self._cached) for descriptor in descriptors]
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for progress in self._progress.values():
-            progress.close()
-        self._texts.close()
-        if self._owns_cache:
-            self._cache.close()
+        self._opened.close()
 
     @property
     def outputs(self) -> pa.Schema:

@@ -231,12 +231,13 @@ def test_what_is_paid_for_is_kept_when_the_next_judge_fails(traces):
     assert len(bad.prompts) == 1
 
 
-def test_a_budget_that_can_t_be_kept_is_told_of_before_anything_is_paid_for(traces):
+def test_a_budget_that_can_t_be_kept_is_told_of_before_anything_is_paid_for(traces, tmp_path):
     good, other = FakeJudge(said), FakeJudge(said, "other")
     both = [judged(good), judged(other, alias="other", method_params={"max_cost": 1.0})]
     for estimate in (True, False):
         with pytest.raises(JudgeError, match=r"max_cost: .* can't tell what a call may cost"):
-            score_frame(traces, both, estimate=estimate)
+            score_frame(traces, both, cache=tmp_path / "cache", estimate=estimate)
+        assert [path.name for path in tmp_path.iterdir()] == ["cache"], "the cache is left open"
     assert good.prompts == other.prompts == []
 
 

@@ -87,7 +87,7 @@ class JudgeMeter:
 
     def count_known(self, key: bytes, answer: Answer) -> None:
         """Count an answer that was known before the run."""
-        if key not in self._known | self._answered:
+        if key not in self._known and key not in self._answered:
             self._known.add(key)
             self.saved = _sum(self.saved, answer.usage.cost)
 

@@ -187,10 +187,11 @@ def test_an_entry_that_is_no_vector_is_worked_out_again(cached, cache):
     assert again.texts == ["b"]
 
 
-def test_processes_begin_at_places_of_their_own_and_look_again(cache):
+def test_processes_begin_at_places_of_their_own_and_look_again(cache, meter):
     """What another process stores while this one works is not encoded again."""
     texts = [f"text {'x' * n}" for n in range(64)]
-    other = CachedEmbedder(FakeEmbedder(), cache, TextMeter(), Progress("texts", show=False))
+    others = TextMeter()
+    other = CachedEmbedder(FakeEmbedder(), cache, others, Progress("texts", show=False))
 
     class Slow(FakeEmbedder):
         def embed(self, given, role):
@@ -198,10 +199,11 @@ def test_processes_begin_at_places_of_their_own_and_look_again(cache):
                 other.embed(texts[32:48], role)
             return super().embed(given, role)
 
-    meter, embedder = TextMeter(), Slow()
+    embedder = Slow()
     cached = CachedEmbedder(embedder, cache, meter, Progress("texts", show=False), start=0.5)
     vectors = cached.embed(texts, "document").vectors
     order = [*texts[::-1][32:], *texts[::-1][:32]]
     assert embedder.texts == [text for text in order if text not in texts[32:48]]
+    others.close()
     assert (meter.distinct, meter.encoded) == (64, 48)
     assert (vectors == FakeEmbedder().embed(texts, "document").vectors).all()

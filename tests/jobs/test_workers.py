@@ -1,6 +1,7 @@
 """Several processes: the same scores in the same order, and what becomes of their errors."""
 
 import signal
+from contextlib import closing
 from multiprocessing import get_context
 from queue import SimpleQueue
 from threading import Thread
@@ -96,9 +97,10 @@ def test_no_batches_need_no_workers(stub):
 
 def test_workers_share_a_cache(stub, tmp_path):
     path = tmp_path / "c.sqlite"
-    for cache in (path, str(path), Cache(path)):
-        _, account = scored(score_in_workers(batches("a", "b"), [stub], 2, cache=cache))
-        assert account.texts.distinct == 6
+    with closing(Cache(path)) as opened:
+        for cache in (path, str(path), opened):
+            _, account = scored(score_in_workers(batches("a", "b"), [stub], 2, cache=cache))
+            assert account.texts.distinct == 6
     assert account.texts.encoded == 0
 
 
