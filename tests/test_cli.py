@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rag_descriptors import Cache, cli
+from rag_descriptors.console import tell_of_unused
 from rag_descriptors.errors import (
     CacheError,
     CacheWarning,
@@ -224,6 +225,20 @@ def test_no_rows_are_done(command, tmp_path, source, ending):
         assert len(read) == 0
         assert read.columns[-1] == "Ranking for question with contexts status"
         assert read["Ranking for question with contexts"].dtype == "float64"
+
+
+@pytest.mark.parametrize("text", ["{}", "[{}, {}]", "{}\n{}"])
+def test_rows_without_a_key_are_rows(command, tmp_path, stub, text):
+    path, output = tmp_path / "in.json", tmp_path / "o.jsonl"
+    path.write_text(text)
+    n = text.count("{}")
+    scored = ("score", path, "-c", stub(), "--no-cache", "--json")
+    for arguments in ((*scored, "--dry-run"), (*scored, "-o", output), ("check", stub(), path, "--json")):
+        code, out, err = command(*arguments)
+        assert (code, json.loads(out)["rows"], err) == (0, n, ""), arguments
+    expected = {"question": None, "contexts": None, "cr": None}
+    assert [row | expected for row in load(output)] == load(output)
+    assert len(load(output)) == n
 
 
 def test_a_bad_cell_far_down_is_told_before_a_model_loads(process, tmp_path, traces):
@@ -898,7 +913,7 @@ def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
 
 
 def test_what_could_not_be_used_says_what_stands_there(capsys):
-    cli._tell_of_unused({"documents without text": 2, "spans seen twice": 1})
+    tell_of_unused({"documents without text": 2, "spans seen twice": 1})
     assert capsys.readouterr().err == (
         "warning: not used: 2 documents without text (their places among the contexts are null), 1 spans seen twice\n"
     )

@@ -34,6 +34,7 @@ __all__ = [
     "plan_traces",
     "score_traces",
     "select",
+    "with_inputs",
 ]
 
 BYTES_AT_ONCE = 256 * 1024 * 1024
@@ -120,13 +121,11 @@ def score_traces(
     if any(output.exists() and output.samefile(file) for file in traces.files):
         raise OptionError(f"output {str(output)!r} is one of the inputs. Give another name.")
     columns = columns or {}
-    if not traces.schema.names:  # JSON without a row names no columns
-        fields = [field.with_name(columns.get(field.name, field.name)) for field in input_schema(descriptors)]
-        traces = replace(traces, schema=pa.schema(fields))
+    traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
     check_cells(traces, input_schema(planned), columns, limit)
     provenance = describe(planned)
-    schema = _with_columns(traces.schema, output_fields(planned), provenance)
+    schema = _output_schema(traces.schema, output_fields(planned), provenance)
     score = score_batches if workers == 1 else partial(score_in_workers, n_workers=workers)
     waiting, account = deque[pa.RecordBatch](), Account()
 
@@ -159,12 +158,21 @@ def estimate_traces(
     Nothing is encoded, asked or written. Arguments and errors are those of `score_traces`.
     """
     started, columns = time.perf_counter(), columns or {}
+    traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
     inputs = (select(batch, input_schema(planned), columns) for batch in _bounded(traces.batches(limit)))
     account = Account()
     for _, counted in score_batches(inputs, planned, cache=cache, estimate=True, progress=False):
         account.merge(counted)
     return summarise(account, {}, started)
+
+
+def with_inputs(traces: Traces, descriptors: Sequence[Descriptor], columns: Mapping[str, str]) -> Traces:
+    """Return the traces with the columns that descriptors read, all null, where JSON that holds no key names none."""
+    if traces.schema.names:
+        return traces
+    fields = [field.with_name(columns.get(field.name, field.name)) for field in input_schema(descriptors)]
+    return replace(traces, schema=pa.schema(fields))
 
 
 def plan_traces(
@@ -270,7 +278,7 @@ def _is_settled(found: pa.Field, wanted: pa.Field) -> bool:
     return not is_mixed(found) and is_settled(found.type, wanted.type)
 
 
-def _with_columns(schema: pa.Schema, added: pa.Schema, provenance: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
+def _output_schema(schema: pa.Schema, added: pa.Schema, provenance: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     """Return the columns of the output; what each score column was made with goes along, as JSON."""
     fields = {field.name: field for field in [*schema, *(field.remove_metadata() for field in added)]}
     made = {name: {"fingerprint": fingerprint(made), **made} for name, made in provenance.items()}

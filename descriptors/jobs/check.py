@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import DescriptorError, OptionError
-from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces
+from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces, with_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
 from rag_descriptors.jobs.outputs import check_output, check_place
 from rag_descriptors.models.identity import identity_of
@@ -63,6 +63,7 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     is_left_open = not config.descriptors and bool(wrong)  # what was meant is not known
     found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
     descriptors, columns = found or ([], {})
+    traces = with_inputs(traces, descriptors, columns)
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
     _tried(lambda: plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict), errors)
     for descriptor in descriptors:

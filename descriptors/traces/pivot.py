@@ -110,7 +110,7 @@ def _rows(spans: list[Span], per: RowsOf, unused: Counter[str]) -> Iterator[dict
         "response": _first(span.response for span in chain(roots, answers)),
         "reference": _first(span.reference for span in roots),
     }
-    _count(unused, retrievers, whole)
+    _count(unused, spans, retrievers, whole)
     if per == "trace":
         yield {**whole, **_documents(retrievers)}
         return
@@ -119,12 +119,13 @@ def _rows(spans: list[Span], per: RowsOf, unused: Counter[str]) -> Iterator[dict
         yield {**whole, **asked, **_documents([retriever])}
 
 
-def _count(unused: Counter[str], retrievers: list[Span], whole: dict[str, str | None]) -> None:
+def _count(unused: Counter[str], spans: list[Span], retrievers: list[Span], whole: dict[str, str | None]) -> None:
     texts = [document.text for span in retrievers for document in span.documents or []]
     counts = {
         "traces without a retriever span": not retrievers,
         "retriever spans without documents": sum(span.documents is None for span in retrievers),
         "documents without text": texts.count(None),
+        "reranker spans": sum(span.is_reranker for span in spans),
         "traces without a question": whole["question"] is None,
         "traces without a response": whole["response"] is None,
     }

@@ -72,6 +72,7 @@ class SpanForm:
         root: Paths of a flag that says that a span is its trace's root; without one, a root is a span with no parent.
         kind: Paths of the span's kind, which is compared with `retriever` and `answer` regardless of case.
         retriever: The kinds that retrieve; empty where all do.
+        reranker: The kinds that put documents in another order; they are counted, not used.
         answer: The kinds whose output is the response where the root has none.
         query: Paths of a retriever's question, tried before those of `question`.
         question: Paths of the input in the root.
@@ -93,6 +94,7 @@ class SpanForm:
     root: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
     retriever: tuple[str, ...] = ()
+    reranker: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
     query: tuple[str, ...] = ()
     question: tuple[str, ...]
@@ -226,6 +228,7 @@ PHOENIX_SPANS = SpanForm(
     start=("start_time",),
     kind=("span_kind", "attributes.openinference.span.kind"),
     retriever=("retriever",),
+    reranker=("reranker",),
     answer=("llm",),
     question=("attributes.input.value",),
     response=("attributes.output.value", "attributes.llm.output_messages"),
@@ -263,6 +266,7 @@ OPENINFERENCE = SpanForm(
     start=START,
     kind=("attributes.openinference.span.kind",),
     retriever=("retriever",),
+    reranker=("reranker",),
     answer=("llm",),
     question=("attributes.input.value",),
     response=("attributes.output.value", "attributes.llm.output_messages"),
@@ -309,6 +313,7 @@ MLFLOW = SpanForm(
     start=START,
     kind=("span_type", "attributes.mlflow.spanType"),
     retriever=("retriever",),
+    reranker=("reranker",),
     answer=("llm", "chat_model"),
     question=("request", "data.request", "inputs", "attributes.mlflow.spanInputs"),
     response=("response", "data.response", "outputs", "attributes.mlflow.spanOutputs"),

@@ -44,6 +44,7 @@ class Span:
         start: When it began; comparable within a trace.
         is_root: Whether it is said to be the root.
         is_retriever: Whether it retrieves.
+        is_reranker: Whether it puts documents in another order.
         is_answer: Whether its output is the response where the root has none.
         question: The text of its input.
         response: The text of its output, None for a retriever.
@@ -58,6 +59,7 @@ class Span:
     start: int | None
     is_root: bool
     is_retriever: bool
+    is_reranker: bool
     is_answer: bool
     question: str | None
     response: str | None
@@ -120,6 +122,7 @@ def _span(raw: Mapping[str, Any], form: SpanForm, trace_id: str | None) -> Span:
         start=_ordinal(find(raw, form.start)),
         is_root=is_trace or str(find(raw, form.root)).lower() in {"true", "1"},
         is_retriever=is_retriever,
+        is_reranker=kind in form.reranker,
         is_answer=kind in form.answer,
         question=_clean(question_text(question)),
         response=None if is_retriever else _clean(answer_text(find(raw, form.response))),

@@ -13,7 +13,7 @@ from rag_descriptors.traces.spans import Document, Span
 
 def span(trace="t", id=None, parent=None, **values):
     empty = dict.fromkeys(("position", "start", "question", "response", "reference", "documents"))
-    flags = dict.fromkeys(("is_root", "is_retriever", "is_answer"), False)
+    flags = dict.fromkeys(("is_root", "is_retriever", "is_reranker", "is_answer"), False)
     return Span(trace_id=trace, span_id=id, parent_id=parent, **{**empty, **flags, **values})
 
 

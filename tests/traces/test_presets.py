@@ -323,6 +323,48 @@ def test_flat_spans_of_arize(tmp_path, preset, found):
     assert (traces.preset, rows[0]["question"], rows[0]["contexts"]) == (found, OPENS, [DOME, PIPE])
 
 
+@pytest.mark.parametrize(
+    ("preset", "spans"),
+    [
+        (
+            "phoenix",
+            [
+                {"context.trace_id": "t", "span_kind": "RETRIEVER", "attributes.retrieval.documents": [{"text": LOG}]},
+                {"context.trace_id": "t", "span_kind": "RERANKER", "attributes.reranker.output_documents": [DOME]},
+            ],
+        ),
+        (
+            "openinference",
+            [
+                {"traceId": "t", "attributes": {"openinference.span.kind": kind, f"{key}.0.document.content": text}}
+                for kind, key, text in (
+                    ("RETRIEVER", "retrieval.documents", LOG),
+                    ("RERANKER", "reranker.output_documents", DOME),
+                )
+            ],
+        ),
+        (
+            "mlflow",
+            [
+                {
+                    "trace_id": "t",
+                    "request": KEPT,
+                    "spans": [
+                        {"span_type": "RETRIEVER", "outputs": [{"page_content": LOG}]},
+                        {"span_type": "RERANKER", "outputs": [{"page_content": DOME}]},
+                    ],
+                }
+            ],
+        ),
+    ],
+)
+def test_rerankers_are_counted_and_not_used(tmp_path, preset, spans):
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(map(json.dumps, spans)))
+    (row,), unused, _ = read(path, preset)
+    assert (row["contexts"], unused["reranker spans"]) == ([LOG], 1)
+
+
 def test_numpy_prints_of_lists_stop_the_reading_and_name_the_row(tmp_path):
     """A frame read from Parquet and saved as CSV: the commas are lost, and nothing is guessed."""
     path = tmp_path / "t.csv"
