@@ -3,7 +3,7 @@
 ContextRelevance(input="question", contexts="contexts", tests=[gte(0.7)])
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,22 @@ import pyarrow.compute as pc
 
 from rag_descriptors.errors import OptionError
 from rag_descriptors.options import one_of, together
+from rag_descriptors.schemas import condition_field
 
-__all__ = ["Condition", "eq", "gt", "gte", "is_in", "lt", "lte", "not_eq", "not_in", "problems_of"]
+__all__ = [
+    "Condition",
+    "eq",
+    "fields_of",
+    "gt",
+    "gte",
+    "is_in",
+    "lt",
+    "lte",
+    "not_eq",
+    "not_in",
+    "problems_of",
+    "results_of",
+]
 
 EXACT = 2**53  # whole numbers that a float holds exactly
 Test = Callable[[pa.Array, object], pa.Array]
@@ -88,6 +102,16 @@ def problems_of(tests: object) -> list[str]:
         for test in tests or ()
         if not isinstance(test, Condition)
     ]
+
+
+def fields_of(column: str, tests: Sequence[Condition] | None) -> list[pa.Field]:
+    """Return the boolean columns that the tests of a column give."""
+    return [condition_field(test.name(column)) for test in tests or ()]
+
+
+def results_of(column: str, tests: Sequence[Condition] | None, values: pa.Array) -> dict[str, pa.BooleanArray]:
+    """Return the results of the tests of a column, by the names of their columns."""
+    return {test.name(column): test.check(values) for test in tests or ()}
 
 
 def _number(value: Any) -> float:

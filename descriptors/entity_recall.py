@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_descriptors.base import MISSING_REFERENCE, NO_CONTEXTS, NO_REFERENCE_ENTITIES, NOT_SCORED, OK, to_batch
-from rag_descriptors.conditions import Condition, problems_of
+from rag_descriptors.conditions import Condition, fields_of, problems_of, results_of
 from rag_descriptors.judging import JudgedEntities
 from rag_descriptors.longframe import LongFrame
 from rag_descriptors.matching import KEYS, MENTIONS, Key, Matcher, Mentions
@@ -21,13 +21,14 @@ from rag_descriptors.options import (
     caught,
     column_names,
     flags,
+    keep_copies,
     mappings,
     one_of,
     qualified_name,
     stable_repr,
     together,
 )
-from rag_descriptors.schemas import condition_field, entities_field, score_field, status_field
+from rag_descriptors.schemas import entities_field, score_field, status_field
 from rag_descriptors.traces.columns import CONTEXTS, TEXT
 
 __all__ = ["ContextEntityRecall"]
@@ -103,11 +104,7 @@ class ContextEntityRecall:
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        for option in ("method_params", "aliases"):
-            given = getattr(self, option)
-            object.__setattr__(self, option, dict(given) if isinstance(given, Mapping) else given)
-        if isinstance(self.tests, list):
-            object.__setattr__(self, "tests", tuple(self.tests))
+        keep_copies(self)
         together([*self._problems(), *caught(lambda: self._extractor, lambda: self._matcher)])
 
     def _problems(self) -> Iterator[str]:
@@ -140,7 +137,7 @@ class ContextEntityRecall:
         fields += [score_field(f"{self.name} spread")] * (len(self._samples) > 1)
         fields += [entities_field(f"{self.name} entities")] * self.output_entities
         fields += [status_field(f"{self.name} status")] * self.output_status
-        return pa.schema([*fields, *(condition_field(test.name(self.name)) for test in self.tests or ())])
+        return pa.schema([*fields, *fields_of(self.name, self.tests)])
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -175,7 +172,7 @@ class ContextEntityRecall:
                 f"{self.name} spread": pa.array(np.ptp(scores, axis=0), from_pandas=True),
                 fields.name: pa.array([row.entities for row in rows], fields.type),
                 f"{self.name} status": pa.array([row.status for row in rows], pa.string()),
-                **{test.name(self.name): test.check(score) for test in self.tests or ()},
+                **results_of(self.name, self.tests, score),
             },
         )
 
@@ -186,7 +183,8 @@ class ContextEntityRecall:
         rows = list(zip(references, contexts, strict=True))
         said = self._entities(extractor, (ref for ref, texts in rows if ref is not None and texts is not None))
         sought = [None if ref is None else said.get(ref) for ref in references]
-        units = [self._units(texts) if _has_any(found) else [] for found, texts in zip(sought, contexts, strict=True)]
+        joins = self.matching != MENTIONS and getattr(extractor, "joins_contexts", False)
+        units = [_units(texts, joins) if _has_any(found) else [] for found, texts in zip(sought, contexts, strict=True)]
         held = self._held(extractor, chain.from_iterable(units))
         read = [[held[unit] for unit in row] for row in units]
         return list(map(_row, references, contexts, sought, read))
@@ -206,12 +204,6 @@ class ContextEntityRecall:
         matcher = self._matcher
         return {text: Mentions(text, matcher) for text in dict.fromkeys(texts)}
 
-    def _units(self, texts: list[str] | None) -> list[str]:
-        """Return what is read at once: each context, or all of a row as one text, whatever their order and doubles."""
-        distinct = list(dict.fromkeys(texts or ()))
-        joins = self.matching != MENTIONS and getattr(self._extractor, "joins_contexts", False)
-        return [BETWEEN.join(sorted(distinct))] if joins and distinct else distinct
-
     @property
     def _samples(self) -> Sequence[EntityExtractor]:
         """The extractor, once per repeat."""
@@ -226,7 +218,7 @@ class ContextEntityRecall:
             method: Any = self.method
             return method if _is_extractor(method) else CallableExtractor(method)
         together([*one_of("method", self.method, METHODS), *mappings(method_params=self.method_params)])
-        return METHODS[self.method](self.model, self.method_params or {})
+        return METHODS[self.method](self.method_params, model=self.model)
 
     @property
     def _matcher(self) -> Matcher:
@@ -236,13 +228,13 @@ class ContextEntityRecall:
         return Matcher.of(self.matching if callable(self.matching) else KEYS[self.matching], self.aliases)
 
 
-def _spacy(model: str, params: Mapping[str, Any]) -> SpacyExtractor:
+def _spacy(params: Mapping[str, Any] | None, *, model: str) -> SpacyExtractor:
     built: list[SpacyExtractor] = []
     together([*_not_asked(model), *caught(lambda: built.append(build(SpacyExtractor, params, "method_params")))])
     return built[0]
 
 
-METHODS: Mapping[str, Callable[[str, Mapping[str, Any]], EntityExtractor]] = {
+METHODS: Mapping[str, Callable[..., EntityExtractor]] = {
     "llm": JudgedEntities.from_params,
     "spacy": _spacy,
 }
@@ -255,6 +247,12 @@ class Row:
     status: str
     score: float | None = None
     entities: dict[str, list[str] | None] | None = None
+
+
+def _units(texts: list[str] | None, joins: bool) -> list[str]:
+    """Return what is read at once: each context, or all of a row as one text, whatever their order and doubles."""
+    distinct = list(dict.fromkeys(texts or ()))
+    return [BETWEEN.join(sorted(distinct))] if joins and distinct else distinct
 
 
 def _row(reference: str | None, contexts: list[str] | None, sought: Held | None, held: list[Held]) -> Row:

@@ -23,28 +23,27 @@ __all__ = ["JudgedEntities", "JudgedRelevance", "Judging"]
 
 @dataclass(frozen=True, kw_only=True)
 class Judging:
-    """A judge, how it is called, and what it is told.
+    """A judge, how it is called, and what it is told; what is made of its answers is said by those that are one.
 
     Attributes:
         judge: Who answers.
         limits: How it is called.
         template: What it is told.
         repeats: How often each question is asked.
+        usual: What it is told where no `prompt` is given.
     """
 
     judge: Judge | Asker
     limits: Limits
     template: Template
     repeats: int = 1
+    usual: ClassVar[Template]
 
     @classmethod
-    def from_params(
-        cls, template: Template, params: Mapping[str, Any] | None = None, *, model: str | None = None
-    ) -> Self:
+    def from_params(cls, params: Mapping[str, Any] | None = None, *, model: str | None = None) -> Self:
         """Return what these options name: `judge`, or those of `LiteLLMJudge`; those of `Limits`; `prompt`, `repeats`.
 
         Args:
-            template: What the judge is told where no `prompt` is given.
             params: The options.
             model: The judge's model, of a descriptor that has an argument for it.
 
@@ -54,14 +53,14 @@ class Judging:
         together(mappings(method_params=params))
         limits, judge, own = _sorted(_with_model(params or {}, model))
         problems = unknown("method_params", params or {}, [*own, *_names(LiteLLMJudge), *_names(Limits)])
-        problems += template.problems(own["prompt"]) if own["prompt"] is not None else []
+        problems += cls.usual.problems(own["prompt"]) if own["prompt"] is not None else []
         problems += caught(lambda: Limits(**limits), lambda: _judge(own["judge"], judge))
         problems += whole_number("repeats", own["repeats"], 1)
         together(problems)
         return cls(
             judge=_judge(own["judge"], judge),
             limits=Limits(**limits),
-            template=template if own["prompt"] is None else template.with_task(own["prompt"]),
+            template=cls.usual if own["prompt"] is None else cls.usual.with_task(own["prompt"]),
             repeats=own["repeats"],
         )
 
@@ -78,7 +77,8 @@ class Judging:
     @property
     def provenance(self) -> dict[str, Any]:
         """All that changes an answer."""
-        return {"judge": identity_of(self.judge), "prompt": self.template.digest, "repeats": self.repeats}
+        asked = {"judge": identity_of(self.judge), "prompt": self.template.digest}
+        return {"name": "llm", **asked, "repeats": self.repeats}
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
         """Return the same with its judge wrapped."""
@@ -103,42 +103,18 @@ class Judging:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedRelevance:
+class JudgedRelevance(Judging):
     """A scorer: what a judge says of each question and context."""
 
-    judging: Judging
     low: ClassVar[float] = 0.0
-
-    @classmethod
-    def from_params(cls, params: Mapping[str, Any] | None = None) -> Self:
-        """Return the scorer with these options, see `Judging.from_params`."""
-        return cls(judging=Judging.from_params(RELEVANCE, params))
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The options that make this scorer."""
-        return self.judging.params
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """All that changes a score."""
-        return {"name": "llm", **self.judging.provenance}
-
-    @property
-    def repeats(self) -> int:
-        """How often each pair is judged."""
-        return self.judging.repeats
-
-    def bind(self, wrap: Callable[[Any], Any]) -> Self:
-        """Return this scorer with its judge wrapped."""
-        return replace(self, judging=self.judging.bind(wrap))
+    usual: ClassVar[Template] = RELEVANCE
 
     def __call__(self, questions: pa.DictionaryArray, contexts: pa.DictionaryArray) -> PairScores:
         """Return the mean of the scores that the judge gave a pair; nan where it could not say, or did not answer."""
         indices = np.stack([texts.indices.to_numpy() for texts in (questions, contexts)], axis=1)
         distinct, places = np.unique(indices, axis=0, return_inverse=True)
         asked, read = questions.dictionary.to_pylist(), contexts.dictionary.to_pylist()
-        judged = self.judging.ask([{"question": asked[q], "context": read[c]} for q, c in distinct])
+        judged = self.ask([{"question": asked[q], "context": read[c]} for q, c in distinct])
         scores = np.array([[_score(one) for one in found] for found in judged], np.float64).reshape(-1, self.repeats)
         shown = [next((one for one in found if one.failure is not None), found[0]) for found in judged]
         at = pa.array(places.ravel())
@@ -151,34 +127,29 @@ class JudgedRelevance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedEntities:
-    """An extractor: the entities that a judge lists; those of a row's contexts in one call."""
+class JudgedEntities(Judging):
+    """An extractor: the entities that a judge lists; those of a row's contexts in one call.
 
-    judging: Judging
+    Attributes:
+        sample: Which of the repeats it gives.
+    """
+
     sample: int = 0
     joins_contexts: ClassVar[bool] = True
-
-    @classmethod
-    def from_params(cls, model: str, params: Mapping[str, Any] | None) -> Self:
-        """Return the extractor with these options, see `Judging.from_params`."""
-        return cls(judging=Judging.from_params(ENTITIES, params, model=model))
+    usual: ClassVar[Template] = ENTITIES
 
     @property
     def samples(self) -> list[Self]:
         """One extractor per repeat."""
-        return [replace(self, sample=sample) for sample in range(self.judging.repeats)]
+        return [replace(self, sample=sample) for sample in range(self.repeats)]
 
     def identity(self) -> Mapping[str, Any]:
         """Return all that changes an answer."""
-        return {"extractor": "llm", **self.judging.provenance}
-
-    def bind(self, wrap: Callable[[Any], Any]) -> Self:
-        """Return this extractor with its judge wrapped."""
-        return replace(self, judging=self.judging.bind(wrap))
+        return self.provenance
 
     def extract(self, texts: Sequence[str]) -> list[Entities]:
         """Return what the judge says each text names; in an estimate a name, so that all is counted that may follow."""
-        said = self.judging.ask_once([{"text": text} for text in texts], self.sample)
+        said = self.ask_once([{"text": text} for text in texts], self.sample)
         return [
             Entities((NOT_ASKED,) if verdict.failure == NOT_ASKED else verdict.value, verdict.failure, verdict.message)
             for verdict in said

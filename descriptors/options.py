@@ -13,6 +13,7 @@ __all__ = [
     "caught",
     "column_names",
     "flags",
+    "keep_copies",
     "mappings",
     "one_of",
     "qualified_name",
@@ -99,6 +100,16 @@ def whole_number(option: str, value: object, least: int) -> list[str]:
 def flags(owner: object, *options: str) -> list[str]:
     """Return what is wrong with options that are true or false."""
     return [problem for option in options for problem in one_of(option, getattr(owner, option), (True, False))]
+
+
+def keep_copies(descriptor: Any) -> None:
+    """Let a frozen descriptor hold copies of the dicts, and of the list of tests, that it was made of."""
+    for field in fields(descriptor):
+        given = getattr(descriptor, field.name)
+        if isinstance(given, Mapping):
+            object.__setattr__(descriptor, field.name, dict(given))
+    if isinstance(descriptor.tests, list):
+        object.__setattr__(descriptor, "tests", tuple(descriptor.tests))
 
 
 def stable_repr(owner: Any) -> str:

@@ -10,11 +10,20 @@ import pyarrow as pa
 
 from rag_descriptors.aggregations import Aggregation, CustomAggregation, aggregation
 from rag_descriptors.base import PairScores, score_contexts, to_array, to_batch
-from rag_descriptors.conditions import Condition, problems_of
+from rag_descriptors.conditions import Condition, fields_of, problems_of, results_of
 from rag_descriptors.errors import ScoringError
 from rag_descriptors.judging import JudgedRelevance
-from rag_descriptors.options import caught, column_names, flags, one_of, qualified_name, stable_repr, together
-from rag_descriptors.schemas import condition_field, reasons_field, score_field, scores_field, status_field
+from rag_descriptors.options import (
+    caught,
+    column_names,
+    flags,
+    keep_copies,
+    one_of,
+    qualified_name,
+    stable_repr,
+    together,
+)
+from rag_descriptors.schemas import reasons_field, score_field, scores_field, status_field
 from rag_descriptors.similarity import SemanticSimilarity
 from rag_descriptors.traces.columns import CONTEXTS, TEXT
 
@@ -86,11 +95,7 @@ class ContextRelevance:
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        for option in ("method_params", "aggregation_method_params"):
-            given = getattr(self, option)
-            object.__setattr__(self, option, dict(given) if isinstance(given, Mapping) else given)
-        if isinstance(self.tests, list):
-            object.__setattr__(self, "tests", tuple(self.tests))
+        keep_copies(self)
         together([*self._problems(), *caught(lambda: self._scorer), *caught(lambda: self._aggregation)])
 
     def _problems(self) -> Iterator[str]:
@@ -124,7 +129,7 @@ class ContextRelevance:
         fields += [scores_field(f"{self.name} scores", low)] * self.output_scores
         fields += [reasons_field(f"{self.name} reasons")] * self.output_reasons
         fields += [status_field(f"{self.name} status")] * self.output_status
-        return pa.schema([*fields, *(condition_field(test.name(self.name)) for test in self.tests or ())])
+        return pa.schema([*fields, *fields_of(self.name, self.tests)])
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -162,7 +167,7 @@ class ContextRelevance:
                 f"{self.name} scores": rows.scores,
                 f"{self.name} reasons": rows.reasons,
                 f"{self.name} status": pa.array(rows.statuses, pa.string()),
-                **{test.name(self.name): test.check(score) for test in self.tests or ()},
+                **results_of(self.name, self.tests, score),
             },
         )
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from rag_descriptors.base import to_batch
-from rag_descriptors.conditions import Condition, problems_of
+from rag_descriptors.conditions import Condition, fields_of, problems_of, results_of
 from rag_descriptors.models.llm import DEFAULT_MODEL
 from rag_descriptors.models.prompts import Statement
-from rag_descriptors.options import caught, column_names, flags, one_of, stable_repr, together
-from rag_descriptors.schemas import STATEMENTS, condition_field, score_field, statements_field, status_field, text_field
+from rag_descriptors.options import caught, column_names, flags, keep_copies, one_of, stable_repr, together
+from rag_descriptors.schemas import STATEMENTS, score_field, statements_field, status_field, text_field
 from rag_descriptors.statements import JudgedStatements, RowStatements, SimilarSentences
 from rag_descriptors.traces.columns import CONTEXTS, TEXT
 
@@ -93,10 +93,7 @@ class ContextRelevancy:
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.method_params, Mapping):
-            object.__setattr__(self, "method_params", dict(self.method_params))
-        if isinstance(self.tests, list):
-            object.__setattr__(self, "tests", tuple(self.tests))
+        keep_copies(self)
         together([*self._problems(), *caught(lambda: self._finder)])
 
     def _problems(self) -> Iterator[str]:
@@ -134,7 +131,7 @@ class ContextRelevancy:
         fields += [text_field(f"{self.name} reason")] * self.output_reason
         fields += [statements_field(f"{self.name} statements")] * self.output_statements
         fields += [status_field(f"{self.name} status")] * self.output_status
-        return pa.schema([*fields, *(condition_field(test.name(self.name)) for test in self.tests or ())])
+        return pa.schema([*fields, *fields_of(self.name, self.tests)])
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -166,7 +163,7 @@ class ContextRelevancy:
                 f"{self.name} reason": pa.array([_reason(row) for row in rows], pa.string()),
                 f"{self.name} statements": pa.array([_structs(row) for row in rows], STATEMENTS),
                 f"{self.name} status": pa.array([row.status for row in rows], pa.string()),
-                **{test.name(self.name): test.check(score) for test in self.tests or ()},
+                **results_of(self.name, self.tests, score),
             },
         )
 
@@ -185,10 +182,10 @@ class ContextRelevancy:
     @property
     def _finder(self) -> JudgedStatements | SimilarSentences:
         together(one_of("method", self.method, METHODS))
-        return METHODS[self.method](self.model, self.method_params)
+        return METHODS[self.method](self.method_params, model=self.model)
 
 
-METHODS: dict[str, Callable[[str, Mapping[str, Any] | None], JudgedStatements | SimilarSentences]] = {
+METHODS: dict[str, Callable[..., JudgedStatements | SimilarSentences]] = {
     "llm": JudgedStatements.from_params,
     "semantic_similarity": SimilarSentences.from_params,
 }

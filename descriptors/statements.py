@@ -13,7 +13,7 @@ from rag_descriptors.judging import Judging
 from rag_descriptors.models.find import import_extra
 from rag_descriptors.models.judge import Verdict
 from rag_descriptors.models.llm import DEFAULT_MODEL
-from rag_descriptors.models.prompts import STATEMENTS, Statement
+from rag_descriptors.models.prompts import STATEMENTS, Statement, Template
 from rag_descriptors.options import caught, mappings, together
 from rag_descriptors.similarity import SemanticSimilarity
 
@@ -40,38 +40,10 @@ class RowStatements:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedStatements:
+class JudgedStatements(Judging):
     """The statements that a judge lists, in one call for all contexts of a row."""
 
-    judging: Judging
-
-    @classmethod
-    def from_params(cls, model: str, params: Mapping[str, Any] | None) -> Self:
-        """Return what these options name, see `Judging.from_params`.
-
-        Raises:
-            OptionError: Names or values are not allowed.
-        """
-        return cls(judging=Judging.from_params(STATEMENTS, params, model=model))
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The options that make this."""
-        return self.judging.params
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """All that changes an answer."""
-        return {"name": "llm", **self.judging.provenance}
-
-    @property
-    def repeats(self) -> int:
-        """How often each row is judged."""
-        return self.judging.repeats
-
-    def bind(self, wrap: Callable[[Any], Any]) -> Self:
-        """Return the same with its judge wrapped."""
-        return replace(self, judging=self.judging.bind(wrap))
+    usual: ClassVar[Template] = STATEMENTS
 
     def __call__(
         self, questions: pa.StringArray, contexts: pa.ListArray, responses: pa.StringArray
@@ -79,7 +51,7 @@ class JudgedStatements:
         """Return the statements of each row; a row without a question or contexts is not judged."""
         rows = [_Row(*cells) for cells in zip(*(c.to_pylist() for c in (questions, contexts, responses)), strict=True)]
         asked = [row for row in rows if row.status == OK]
-        judged = iter(self.judging.ask([row.data for row in asked]))
+        judged = iter(self.ask([row.data for row in asked]))
         return [row.read(next(judged)) if row.status == OK else RowStatements(status=row.status) for row in rows]
 
 
@@ -143,7 +115,7 @@ class SimilarSentences:
             yield f"language: {self.language!r} is not allowed. Give a code such as 'en'."
 
     @classmethod
-    def from_params(cls, model: str, params: Mapping[str, Any] | None) -> Self:
+    def from_params(cls, params: Mapping[str, Any] | None = None, *, model: str = DEFAULT_MODEL) -> Self:
         """Return what these options name; those that are not its own are the similarity's.
 
         Raises:

@@ -33,7 +33,7 @@ ARROWS = {
     "summary": {"errors"},
     "schemas": set(),
     "aggregations": BOTTOM,
-    "conditions": BOTTOM,
+    "conditions": BOTTOM | {"schemas"},
     "matching": BOTTOM,
     "traces": BOTTOM | {"longframe"},
     "models": MODELS,

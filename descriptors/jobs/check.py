@@ -63,12 +63,12 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     is_left_open = not config.descriptors and bool(wrong)  # what was meant is not known
     found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
     descriptors, columns = found or ([], {})
-    traces = with_inputs(traces, descriptors, columns)
+    read = with_inputs(traces, descriptors, columns)
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
-    _tried(lambda: plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict), errors)
+    _tried(lambda: plan_traces(read, descriptors, columns=columns, on_conflict=on_conflict), errors)
     for descriptor in descriptors:
         _tried(partial(_find_extractors, descriptor), errors)
-    return _look(traces, descriptors, columns, options.limit, errors), errors
+    return _look(read, descriptors, columns, options.limit, errors), errors
 
 
 def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:
