@@ -277,6 +277,8 @@ def _demand_answers(summary: RunSummary, least: float | None) -> None:
     if failures:
         counts = ", ".join(f"{count} {status}" for status, count in failures.items())
         say(f"{sum(failures.values())} prompts without an answer: {counts}; run again to ask them", err=True)
+    for status, message in summary.judge.messages.items():
+        say(f"{status}, the first time: {message}", err=True)
     if failures and (least is None or BUDGET_EXHAUSTED in failures):
         raise typer.Exit(PARTIAL)
 

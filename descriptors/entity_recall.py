@@ -213,8 +213,8 @@ class ContextEntityRecall:
     @property
     def _extractor(self) -> EntityExtractor:
         if not isinstance(self.method, str):
-            given = [f"method_params: {self.method_params!r} is not allowed: an extractor has its own."]
-            together([*_not_an_extractor(self.method), *given * bool(self.method_params), *_not_asked(self.model)])
+            given = ["method_params: an extractor has options of its own. Leave them out."] * bool(self.method_params)
+            together([*_not_an_extractor(self.method), *given, *_not_asked(self.model)])
             method: Any = self.method
             return method if _is_extractor(method) else CallableExtractor(method)
         together([*one_of("method", self.method, METHODS), *mappings(method_params=self.method_params)])

@@ -113,10 +113,11 @@ async def ascore_frame(
 ) -> ScoredFrame:
     """Do what `score_frame` does in a thread of its own, while the event loop goes on.
 
-    Where the caller is cancelled no further calls to a judge are made; what a model has in hand is finished.
+    Where the caller is cancelled no further calls to a judge are made; an embedder finishes the batch that it has in
+    hand.
     """
     stop = Event()
-    STOP.set(stop)
+    token = STOP.set(stop)
     try:
         return await asyncio.to_thread(
             score_frame,
@@ -130,6 +131,7 @@ async def ascore_frame(
         )
     finally:
         stop.set()
+        STOP.reset(token)
 
 
 def _starts(n_rows: int) -> range:

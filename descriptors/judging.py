@@ -54,12 +54,14 @@ class Judging:
         limits, judge, own = _sorted(_with_model(params or {}, model))
         problems = unknown("method_params", params or {}, [*own, *_names(LiteLLMJudge), *_names(Limits)])
         problems += cls.usual.problems(own["prompt"]) if own["prompt"] is not None else []
-        problems += caught(lambda: Limits(**limits), lambda: _judge(own["judge"], judge))
+        built: dict[str, Any] = {}
+        problems += caught(
+            lambda: built.update(limits=Limits(**limits)), lambda: built.update(judge=_judge(own["judge"], judge))
+        )
         problems += whole_number("repeats", own["repeats"], 1)
         together(problems)
         return cls(
-            judge=_judge(own["judge"], judge),
-            limits=Limits(**limits),
+            **built,
             template=cls.usual if own["prompt"] is None else cls.usual.with_task(own["prompt"]),
             repeats=own["repeats"],
         )
@@ -116,7 +118,7 @@ class JudgedRelevance(Judging):
         asked, read = questions.dictionary.to_pylist(), contexts.dictionary.to_pylist()
         judged = self.ask([{"question": asked[q], "context": read[c]} for q, c in distinct])
         scores = np.array([[_score(one) for one in found] for found in judged], np.float64).reshape(-1, self.repeats)
-        shown = [next((one for one in found if one.failure is not None), found[0]) for found in judged]
+        shown = [next((one for one in found if _score(one) is None), found[0]) for found in judged]
         at = pa.array(places.ravel())
         return PairScores(
             scores.mean(axis=1)[at],
@@ -151,7 +153,7 @@ class JudgedEntities(Judging):
         """Return what the judge says each text names; in an estimate a name, so that all is counted that may follow."""
         said = self.ask_once([{"text": text} for text in texts], self.sample)
         return [
-            Entities((NOT_ASKED,) if verdict.failure == NOT_ASKED else verdict.value, verdict.failure, verdict.message)
+            Entities((NOT_ASKED,) if verdict.failure == NOT_ASKED else verdict.value, verdict.failure)
             for verdict in said
         ]
 

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -44,10 +44,12 @@ class Matcher:
         key: From a form to what it is compared by; a form names nothing if it is blank, if its key is None, or if
             `normalized` leaves nothing of it.
         canonical: From the key of an alias to that of the form which it stands for.
+        aliases: From the key of a form to those of its aliases.
     """
 
     key: Key
     canonical: Mapping[Hashable, Hashable]
+    aliases: Mapping[Hashable, Sequence[Hashable]]
 
     @classmethod
     def of(cls, key: Key, aliases: Mapping[str, str] | None) -> Self:
@@ -58,7 +60,11 @@ class Matcher:
             ScoringError: The key function fails.
         """
         pairs = {_key(key, form): _key(key, canonical) for form, canonical in (aliases or {}).items()}
-        return cls(key, {form: _last(form, pairs) for form in pairs})
+        canonical = {form: _last(form, pairs) for form in pairs}
+        found: dict[Hashable, list[Hashable]] = {}
+        for form, last in canonical.items():
+            found.setdefault(last, []).append(form)
+        return cls(key, canonical, found)
 
     def forms(self, entities: Iterable[str]) -> dict[Hashable, str]:
         """Return entities by key, each once, in the form in which it came first."""
@@ -74,8 +80,8 @@ class Matcher:
         return key is not None and (self.key is not normalized or key != "")
 
     def spellings(self, key: Hashable) -> set[Hashable]:
-        """Return all keys that stand for `key`, itself among them."""
-        return {key, *(form for form, canonical in self.canonical.items() if canonical == key)}
+        """Return all keys that stand for `key`, itself among them, but for those of aliases that name nothing."""
+        return {key, *(form for form in self.aliases.get(key, ()) if self._names(form))}
 
 
 class Mentions:

@@ -45,7 +45,8 @@ class ContextRelevancy:
             `SemanticSimilarity`, is at least `threshold`. No key is needed.
         method_params: For `"llm"` those of `Limits` and, unless a `judge` is given, of `LiteLLMJudge`; `prompt`, a task
             of your own that holds `{question}` and `{contexts}`; and `repeats` (1): with more, the score is the mean,
-            `{alias} spread` the distance of the lowest from the highest, and the statements are the first answer's.
+            `{alias} spread` the distance of the lowest from the highest, and the statements are those of the first
+            answer that has any.
             For `"semantic_similarity"` those of `SemanticSimilarity`; `threshold` (0.74); and `language` ("en"), of the
             rules that split sentences.
         alias: The name of the score column.

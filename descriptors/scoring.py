@@ -22,6 +22,7 @@ from rag_descriptors.cache.vectors import CachedEmbedder, UnusedEmbedder
 from rag_descriptors.cache.verdicts import CachedJudge, UnusedJudge
 from rag_descriptors.errors import CellError, ScoringError, TruncationWarning
 from rag_descriptors.longframe import as_bool
+from rag_descriptors.models.calls import check_wanted
 from rag_descriptors.models.judge import Asker
 from rag_descriptors.planning import OnError, input_schema, output_fields
 from rag_descriptors.progress import Progress
@@ -96,9 +97,10 @@ class Run:
         """
         columns: dict[str, pa.Array] = {}
         for descriptor in self._descriptors:
+            check_wanted()
             computed = _compute(descriptor, batch)
             statuses = _statuses(descriptor, computed)
-            if self._on_error == "raise":
+            if self._on_error == "raise" and not self._estimate:
                 _raise_failed(descriptor, statuses, self._n_rows)
             self._account.tallies.setdefault(descriptor.name, Tally()).add(computed[descriptor.name], statuses)
             columns |= {name: computed[name] for name in descriptor.outputs.names}

@@ -29,8 +29,8 @@ class RowStatements:
 
     Attributes:
         status: What became of the row.
-        answers: The statements, once per repeat; none where there is no score. `Statement.context` is the place of the
-            context in its list, from 0.
+        answers: The statements, once per repeat, first those that are shown; none where there is no score.
+            `Statement.context` is the place of the context in its list, from 0.
         message: Why there is no score.
     """
 
@@ -85,7 +85,8 @@ class _Row:
         if failed:
             return RowStatements(status=str(failed[0].failure), message=failed[0].message)
         answers = [[self._placed(statement) for statement in verdict.value] for verdict in judged]
-        return RowStatements(status=OK if answers[0] else NO_STATEMENTS, answers=answers)
+        answers.sort(key=bool, reverse=True)  # one that states nothing shows nothing
+        return RowStatements(status=OK if any(answers) else NO_STATEMENTS, answers=answers)
 
     def _placed(self, statement: Statement) -> Statement:
         return replace(statement, context=None if statement.context is None else self.places[statement.context - 1])

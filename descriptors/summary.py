@@ -49,6 +49,7 @@ class JudgeCounts:
         cost: US dollars; null where no price is known.
         saved: US dollars that the known answers had cost; null likewise.
         failures: Prompts without an answer that can be used, per status.
+        messages: What was said of the first failure, per status.
     """
 
     prompts: int = 0
@@ -59,6 +60,7 @@ class JudgeCounts:
     cost: float | None = None
     saved: float | None = None
     failures: Mapping[str, int] = field(default_factory=dict)
+    messages: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

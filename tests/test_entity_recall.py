@@ -36,7 +36,7 @@ class Listed:
 
     def _answer(self, text):
         if text in self.failures:
-            return Entities(None, self.failures[text], "prose")
+            return Entities(None, self.failures[text])
         return Entities(tuple(item.strip() for item in text.replace("\n\n", ";").split(";") if item[:1] != "-"))
 
 
@@ -351,7 +351,10 @@ def test_names_of_columns():
         ({"method": "spcy"}, ["method: 'spcy' is unknown. Did you mean 'spacy'?"]),
         ({"method": None}, ["method: None is none of 'llm', 'spacy', no EntityExtractor, and no function"]),
         ({"method": Listed}, ["is none of 'llm', 'spacy', no EntityExtractor"]),
-        ({"method": Listed(), "method_params": {"find": "names"}}, ["method_params: {'find': 'names'} is not allowed"]),
+        (
+            {"method": Listed(), "method_params": {"api_key": "k"}},
+            ["an extractor has options of its own"],
+        ),
         ({"method_params": {"finds": "names"}}, ["method_params: 'finds' is unknown. Did you mean 'find'?"]),
         ({"method_params": {"find": "all"}}, ["find: 'all' is unknown. Allowed: 'names', 'labels'."]),
         ({"method_params": {"pipelin": "x", "find": "z"}}, ["'pipelin' is unknown", "find: 'z' is unknown"]),

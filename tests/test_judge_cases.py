@@ -249,6 +249,19 @@ def test_f51_each_row_fails_alone(judged):
     assert "no such thing" in scored.column("reasons")[1][0]
 
 
+def test_f51_a_bad_row_at_the_top_does_not_fix_the_form_of_the_others(judged):
+    answer = by_context(a=bad_request("content exists risk"), b=RELEVANT, c=RELEVANT)
+    scored = judged(answer, ["a"], ["b"], ["c"], refuses={"json_schema:400"}, method_params={"max_concurrency": 1})
+    assert scored.column() == [None, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("model", ["gpt-4", "gpt-3.5-turbo-16k"])
+def test_models_that_litellm_knows_to_take_no_form_are_asked_in_words(judged, model):
+    scored = judged(RELEVANT, ["a"], ["b"], method_params={"model": model})
+    assert scored.column() == [1.0, 1.0]
+    assert len(scored.requests) == 2
+
+
 @pytest.mark.parametrize("retry_after", [lambda: "1", lambda: http_date(1)])
 def test_f52_retry_after(judged, retry_after):
     scored = judged([rate_limited(retry_after()), rate_limited("1"), RELEVANT], ["c"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -70,6 +71,7 @@ def test_f51_failures_are_told_by_the_exit_code(command, judge_server, tmp_path)
     scored = pd.read_csv(tmp_path / "out.csv")
     assert scored["cr"].isna().sum() == 1
     assert "odd" in scored["cr reasons"][2]
+    assert re.search("\njudge_error, the first time: the judge .* answered 400: .*odd", done.stderr)
     assert command(server, "-o", "out.csv", "--min-coverage", "0.9").returncode == 0
     assert command(server, "-o", "out.csv", "--min-coverage", "0.95").returncode == 5
 

@@ -98,6 +98,32 @@ def test_a_repeat_that_fails_fails_the_pair():
     assert scored["cr reasons"].item() == ["filtered"]
 
 
+def test_a_repeat_that_cannot_tell_leaves_the_row_in_part():
+    judge = FakeJudge([{"score": 0.8}, {"verdict": "UNKNOWN", "score": None, "reason": "too vague"}, {"score": 0.8}])
+    traces = pd.DataFrame({"question": ["a"], "contexts": [["x"]]})
+    params = {"repeats": 3, "max_concurrency": 1}
+    scored = add_descriptors(traces, judged(judge, method_params=params, output_status=True, output_reasons=True))
+    assert (scored["cr"].isna().item(), scored["cr status"].item()) == (True, "partial")
+    assert scored["cr reasons"].item() == ["too vague"]
+
+
+def test_what_comes_after_an_awaited_run_is_judged(traces):
+    judge = FakeJudge(said)
+
+    async def score_twice():
+        await ascore_frame(traces, judged(judge))
+        return add_descriptors(traces, judged(judge))
+
+    assert asyncio.run(score_twice())["cr"].notna().sum() == 3
+    assert len(judge.prompts) == 8
+
+
+def test_an_estimate_raises_nothing(traces):
+    judge = FakeJudge(said)
+    estimate = score_frame(traces, judged(judge), estimate=True, on_error="raise").summary
+    assert (estimate.judge.calls, judge.prompts) == (4, [])
+
+
 def test_on_error_raise(traces):
     judge = FakeJudge([{"score": 0.5}, JudgeError("filtered", status="content_filtered")])
     with pytest.raises(ScoringError, match="rows failed"):

@@ -147,5 +147,11 @@ def test_mentions_by_another_name():
     assert key not in Mentions("It was Franklin who said so.", given)
 
 
+def test_an_alias_that_names_nothing_is_mentioned_nowhere():
+    given = matcher({"!!!": "Paris"})
+    (key,) = given.forms(["Paris"])
+    assert key not in Mentions("No! Not there.", given)
+
+
 def test_the_ways_that_have_names():
     assert list(KEYS) == ["normalized", "exact", "mentions"]

@@ -102,6 +102,17 @@ def test_repeats():
     assert len(scored["cry statements"][0]) == 2
 
 
+def test_a_repeat_that_states_nothing_is_not_the_one_that_is_shown():
+    judge = FakeJudge([said(), said(YES, NO)])
+    asked = relevancy(
+        judge, method_params={"repeats": 2, "max_concurrency": 1}, output_statements=True, output_status=True
+    )
+    scored = table(("q?", ["c"])).pipe(add_descriptors, asked)
+    assert (scored["cry"].item(), scored["cry spread"].item(), scored["cry status"].item()) == (0.25, 0.5, "ok")
+    assert scored["cry reason"].item().startswith("1 of 2 statements bear on the question.")
+    assert len(scored["cry statements"].item()) == 2
+
+
 def test_zero_rows():
     judge = FakeJudge([said(YES)])
     scored = score_frame(table(("q?", ["c"])).iloc[:0], relevancy(judge, output_statements=True, output_status=True))

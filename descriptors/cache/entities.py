@@ -16,7 +16,7 @@ from rag_descriptors.models.entities import Entities, EntityExtractor
 from rag_descriptors.models.identity import identity_key
 from rag_descriptors.models.judge import NOT_ASKED
 from rag_descriptors.progress import Progress
-from rag_descriptors.texts import scrub
+from rag_descriptors.texts import redacted, scrub
 
 __all__ = ["CachedExtractor", "UnusedExtractor"]
 
@@ -89,12 +89,12 @@ class CachedExtractor:
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"{self._extractor!r} failed on texts, the first time with {error!r}. Rows that need them are null, "
-                f"with status {EXTRACTOR_ERROR!r}.",
+                f"{self._extractor!r} failed on texts, the first time with {redacted(repr(error))}. Rows that need "
+                f"them are null, with status {EXTRACTOR_ERROR!r}.",
                 ExtractorWarning,
                 stacklevel=2,
             )
-        return Entities(None, EXTRACTOR_ERROR, repr(error))
+        return Entities(None, EXTRACTOR_ERROR)
 
 
 class UnusedExtractor(CachedExtractor):

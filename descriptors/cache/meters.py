@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_descriptors.errors import CacheError
-from rag_descriptors.models.judge import NOT_ASKED, Answer
+from rag_descriptors.models.judge import NOT_ASKED, Answer, Verdict
 
 __all__ = ["JudgeMeter", "Share", "TextMeter"]
 
@@ -84,6 +84,7 @@ class JudgeMeter:
     _known: set[bytes] = field(default_factory=set)
     _answered: set[bytes] = field(default_factory=set)
     _failed: dict[bytes, str] = field(default_factory=dict)
+    _messages: dict[str, str | None] = field(default_factory=dict)
 
     def count_known(self, key: bytes, answer: Answer) -> None:
         """Count an answer that was known before the run."""
@@ -91,17 +92,18 @@ class JudgeMeter:
             self._known.add(key)
             self.saved = _sum(self.saved, answer.usage.cost)
 
-    def count(self, key: bytes, answer: Answer, failure: str | None) -> None:
+    def count(self, key: bytes, answer: Answer, verdict: Verdict) -> None:
         """Count an answer, and whether it could be used."""
         self.calls += answer.calls
         self.prompt_tokens += answer.usage.prompt_tokens or 0
         self.completion_tokens += answer.usage.completion_tokens or 0
         self.cost = _sum(self.cost, answer.usage.cost)
         self._failed.pop(key, None)
-        if failure in (None, NOT_ASKED):
+        if verdict.failure is None or verdict.failure == NOT_ASKED:
             self._answered.add(key)
         else:
-            self._failed[key] = failure
+            self._failed[key] = verdict.failure
+            self._messages.setdefault(verdict.failure, verdict.message)
 
     @property
     def prompts(self) -> int:
@@ -122,6 +124,11 @@ class JudgeMeter:
     def failures(self) -> dict[str, int]:
         """Prompts without an answer that can be used, per status."""
         return dict(sorted(Counter(self._failed.values()).items()))
+
+    @property
+    def messages(self) -> dict[str, str | None]:
+        """What was said of the first failure of each status."""
+        return {status: self._messages[status] for status in self.failures}
 
 
 def _sum(total: float | None, more: float | None) -> float | None:

@@ -1,7 +1,8 @@
 """One SQLite file of answers, shared by processes; no pickle, and no text but what a judge answered.
 
 Every entry carries a checksum: a damaged one is a miss. A file that can't be read or written is left as it is, and the
-run goes on with a temporary one. Either way there is one warning, and nothing is lost but time.
+run goes on with a temporary one; if it was only busy, full or out of reach, what the run found is written into it at
+its end, should that be possible by then. Either way there is one warning.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ CREATE TABLE IF NOT EXISTS answer (
     key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL, created REAL NOT NULL
 )
 """
+INSERT = "REPLACE INTO answer VALUES (?, ?, ?, ?, ?)"
 KEYS_AT_ONCE = 500
 BUSY_TIMEOUT_S = 60
 SECONDS_A_DAY = 86_400
@@ -66,7 +68,7 @@ class Cache:
         self.path = None if path is None else Path(path).expanduser().absolute()
         self._lock = RLock()
         self._warned = False
-        self._is_set_aside = False
+        self._set_aside_by: sqlite3.Error | None = None
         self._connection: sqlite3.Connection | None = None
         self._try(self._connected)
 
@@ -121,11 +123,18 @@ class Cache:
         """Close the file; the next use opens it again."""
         with self._lock:
             if self._connection is not None:
+                if self._set_aside_by is not None and _way_out(self._set_aside_by):
+                    self._hand_over(self._connection)
                 self._connection.close()
                 self._connection = None
 
+    def _hand_over(self, kept: sqlite3.Connection) -> None:
+        """Write into the file what was kept beside it, if that is possible by now."""
+        with suppress(CacheError, sqlite3.Error), closing(_connect(self.path)) as connection, connection:
+            connection.executemany(INSERT, kept.execute("SELECT key, kind, value, checksum, created FROM answer"))
+
     def _check_in_use(self) -> None:
-        if self._is_set_aside:
+        if self._set_aside_by is not None:
             raise CacheError(f"{str(self.path)!r} is no cache, or a damaged one. Give another path, or delete it.")
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -139,19 +148,18 @@ class Cache:
 
     def _insert(self, rows: Sequence[Sequence[object]]) -> None:
         with self._connected() as connection:
-            connection.executemany("REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany(INSERT, rows)
 
     def _try(self, work: Callable[[], T]) -> T:
         with self._lock:
             try:
                 return work()
             except sqlite3.Error as error:
-                self.warn(
-                    f"the cache can't be used ({error}); this run goes on without it, and keeps nothing in it.",
-                    _way_out(error),
-                )
+                way_out = _way_out(error)
+                end = "tries to write it at its end" if way_out else "keeps nothing in it"
+                self.warn(f"the cache can't be used ({error}); this run goes on without it, and {end}.", way_out)
                 self.close()
-                self._is_set_aside = True
+                self._set_aside_by = error
                 with _told(self.path):
                     self._connection = _connect(None)
                     return work()

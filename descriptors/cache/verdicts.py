@@ -38,7 +38,7 @@ class CachedJudge:
         """Yield the known answers first, the others as they come."""
         identity = identity_key(self)
         keys = [digest(VERDICT, identity, *prompt.key) for prompt in prompts]
-        known = self._known(keys)
+        known = self._known(prompts, keys)
         for place, key in enumerate(keys):
             if key in known:
                 self._meter.count_known(key, known[key])
@@ -46,10 +46,10 @@ class CachedJudge:
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
         for place, answer in self._asked(prompts, missing):
-            failure = read(prompts[place], answer).failure
-            if failure is None:
+            verdict = read(prompts[place], answer)
+            if verdict.failure is None:
                 self._cache.put(VERDICT, {keys[place]: _pack(answer)})
-            self._meter.count(keys[place], answer, failure)
+            self._meter.count(keys[place], answer, verdict)
             self._progress.advance(1)
             yield place, answer
 
@@ -66,11 +66,17 @@ class CachedJudge:
             warnings.warn(f"{error} Finished rows are kept, the others are missing.", JudgeWarning, stacklevel=2)
             yield from ((place, Answer(failure=error.status, message=str(error))) for place in sorted(left))
 
-    def _known(self, keys: list[bytes]) -> dict[bytes, Answer]:
+    def _known(self, prompts: Sequence[Prompt], keys: list[bytes]) -> dict[bytes, Answer]:
+        """Return the stored answers that can be read, by a later release too."""
+        asked = dict(zip(keys, prompts, strict=True))
         found = {key: _unpack(value) for key, value in self._cache.get(keys).items()}
         if None in found.values():
             self._cache.warn("entries of the cache hold no answers; they are asked for again.")
-        return {key: answer for key, answer in found.items() if answer is not None}
+        return {
+            key: answer
+            for key, answer in found.items()
+            if answer is not None and read(asked[key], answer).failure is None
+        }
 
 
 class UnusedJudge:

@@ -14,11 +14,12 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
-from rag_descriptors.errors import JudgeError, JudgeWarning
+from rag_descriptors.errors import DescriptorError, JudgeError, JudgeWarning
 from rag_descriptors.models.judge import Answer, Completion, Judge, Prompt
 from rag_descriptors.options import together, whole_number
+from rag_descriptors.texts import redacted
 
-__all__ = ["JudgeSession", "Limits"]
+__all__ = ["JudgeSession", "Limits", "check_wanted"]
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 UNANSWERED = ("judge_error", "rate_limited", "timeout")
@@ -27,6 +28,7 @@ HOPELESS = (3, 12)  # prompts and calls in a row without an answer, where there 
 INTERRUPTED = (50, 50)  # the same, where there was one
 STOP: ContextVar[Event | None] = ContextVar("STOP", default=None)  # set by who no longer waits for the answers
 LOOK_S = 0.25
+MOST_AGAIN = 8  # calls for one prompt that a judge asks to be put otherwise; from then on they count as tries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +145,10 @@ class JudgeSession:
             try:
                 completion = await self._call(prompt)
             except JudgeError as error:
-                self._budget.settle(reserved, None)
-                n_tries += error.remedy != "again"
-                if not await self._wait(error, n_tries):
+                self._budget.settle(reserved, 0.0 if _is_free(error) else None)
+                is_try = error.remedy != "again" or n_calls > MOST_AGAIN
+                n_tries += is_try
+                if is_try and not await self._wait(error, n_tries):
                     return place, replace(self._give_up(error, n_calls), calls=n_calls)
             else:
                 self._budget.settle(reserved, completion.usage.cost)
@@ -159,7 +162,7 @@ class JudgeSession:
             completion = self._judge.complete(prompt)
             async with limit:
                 return _checked(await completion)
-        except JudgeError:
+        except DescriptorError:  # which says itself what to do
             raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
@@ -167,15 +170,13 @@ class JudgeSession:
             if limit.expired():
                 problem = JudgeError(f"no answer within {self._limits.timeout:g} s", status="timeout", remedy="retry")
             else:  # whatever a judge raises, each prompt fails alone
-                problem = JudgeError(f"{type(self._judge).__name__} failed: {error!r}")
+                problem = JudgeError(redacted(f"{type(self._judge).__name__} failed: {error!r}"))
             raise problem from error
 
     async def _wait(self, error: JudgeError, n_tries: int) -> bool:
         """Wait until a call may be tried again; return whether it may."""
-        if error.remedy == "again":
-            return True
         backoff = FIRST_WAIT_S * 2 ** (n_tries - 1) * random.uniform(0.5, 1)  # noqa: S311 - no secret
-        wait = backoff if error.retry_after is None else error.retry_after
+        wait = max(backoff, error.retry_after or 0)
         is_worth_it = error.remedy == "retry" and wait <= LONGEST_WAIT_S
         if is_worth_it and error.status != "timeout":
             self._pace.pushed_back(error.retry_after or 0)
@@ -193,14 +194,14 @@ class JudgeSession:
 
     def _give_up(self, error: JudgeError, n_calls: int) -> Answer:
         """Return the answer of a prompt that has none; stop where no other prompt can have one."""
-        n_prompts, n_before = self._unanswered if error.status in UNANSWERED else (-1, -n_calls)
-        self._unanswered = n_prompts + 1, n_before + n_calls
+        n_prompts, n_before = self._unanswered
+        self._unanswered = (n_prompts + 1, n_before + n_calls) if error.status in UNANSWERED else (0, 0)
         least = INTERRUPTED if self._was_answered else HOPELESS
         if error.remedy == "stop" or all(n >= m for n, m in zip(self._unanswered, least, strict=True)):
             self._stopped = self._stopped or error
             if not self._was_answered:
                 raise error
-        return Answer(failure=error.status, message=str(error))
+        return Answer(failure=error.status, message=redacted(str(error)))
 
     def _warn(self) -> None:
         if self._stopped is not None and not self._was_told:
@@ -257,7 +258,7 @@ class Budget:
     def __init__(self, judge: Judge, limits: Limits) -> None:
         self._judge = judge
         self._limits = limits
-        self._calls = 0
+        self._calls = self._open = 0
         self._spent = self._reserved = 0.0
         self._settled = asyncio.Event()
         if limits.max_cost is not None:
@@ -274,21 +275,21 @@ class Budget:
         Raises:
             JudgeError: There is a limit of cost, and no call's cost is known beforehand.
         """
-        if self._limits.max_calls is not None and self._calls >= self._limits.max_calls:
-            return None
         most = self._most(prompt) if self._limits.max_cost is not None else 0.0
-        while self._exceeds(most) and self._reserved > 0:
+        while self._open and self._exceeds(most):  # what is open may turn out to cost less
             self._settled.clear()
             await self._settled.wait()
-        if self._exceeds(most):
+        if self._exceeds(most) or self._calls == self._limits.max_calls:
             return None
         self._calls += 1
+        self._open += 1
         self._reserved += most
         return most
 
     def settle(self, reserved: float, cost: float | None) -> None:
         """Count a call as done; a call that told no cost counts as it was reserved."""
-        self._reserved -= reserved
+        self._open -= 1
+        self._reserved = self._reserved - reserved if self._open else 0.0
         self._spent += reserved if cost is None else cost
         self._settled.set()
 
@@ -304,13 +305,29 @@ class Budget:
 
 def _next(arrived: "SimpleQueue[tuple[int, Answer] | BaseException]") -> tuple[int, Answer] | BaseException:
     """Wait for what comes next, as long as somebody waits for the answers."""
-    stop = STOP.get()
-    while stop is None or not stop.is_set():
+    is_watched = STOP.get() is not None
+    while True:
+        check_wanted()
         try:
-            return arrived.get(timeout=None if stop is None else LOOK_S)
+            return arrived.get(timeout=LOOK_S if is_watched else None)
         except Empty:
             continue
-    return JudgeError("nobody waits for the answers any more.")
+
+
+def check_wanted() -> None:
+    """Make sure that somebody waits for the answers.
+
+    Raises:
+        DescriptorError: Nobody does, see `STOP`.
+    """
+    stop = STOP.get()
+    if stop is not None and stop.is_set():
+        raise DescriptorError("nobody waits for the scores any more.")
+
+
+def _is_free(error: JudgeError) -> bool:
+    """Return whether a call was turned away before anything was made that costs."""
+    return error.remedy in ("again", "stop") or error.status == "rate_limited"
 
 
 def _checked(completion: object) -> Completion:

@@ -33,12 +33,10 @@ class Entities:
     Attributes:
         entities: The entities as they are written in the text; None if they could not be told.
         failure: Why they could not, as a status.
-        message: The same in words.
     """
 
     entities: tuple[str, ...] | None
     failure: str | None = None
-    message: str | None = None
 
 
 class EntityExtractor(Protocol):
@@ -101,7 +99,7 @@ def _is_collection(answer: object) -> TypeGuard[Collection[Any]]:
 
 
 def _entities(answer: Sequence[str] | None) -> Entities:
-    return Entities(None, NOT_EXTRACTED, "the function gave None") if answer is None else Entities(tuple(answer))
+    return Entities(None, NOT_EXTRACTED) if answer is None else Entities(tuple(answer))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,8 +172,7 @@ class SpacyExtractor:
             readable = [text for text in texts if len(text) <= pipeline.max_length]
             with pipeline.memory_zone():
                 found = dict(zip(readable, map(self._read, pipeline.pipe(readable)), strict=True))
-        message = f"longer than the {pipeline.max_length} characters that the pipeline reads"
-        return [found.get(text, Entities(None, TEXT_TOO_LONG, message)) for text in texts]
+        return [found.get(text, Entities(None, TEXT_TOO_LONG)) for text in texts]
 
     def _read(self, doc: Any) -> Entities:
         spans = FINDERS[self.find](doc, partial(_counts, self.labels))

@@ -129,5 +129,5 @@ def read(prompt: Prompt, answer: Answer) -> Verdict:
         return Verdict(failure=answer.failure, message=scrub(answer.message))
     try:
         return Verdict(value=prompt.read(parse_reply(answer.text)))
-    except ReplyError as error:
+    except (ReplyError, RecursionError) as error:
         return Verdict(failure=UNPARSEABLE, message=scrub(str(error)))

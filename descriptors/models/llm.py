@@ -18,6 +18,7 @@ from rag_descriptors.errors import JudgeError
 from rag_descriptors.models.find import import_extra
 from rag_descriptors.models.judge import Completion, Prompt, Usage
 from rag_descriptors.options import together
+from rag_descriptors.texts import SHORTEST_SECRET, redacted
 
 __all__ = ["LiteLLMJudge"]
 
@@ -26,10 +27,10 @@ FORMS = ("json_schema", "json_object with a schema", "json_object", "prompt")
 MILLION = 1_000_000
 SWITCHED_OFF = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_OFFLINE_MODE": "true", "LITELLM_MODE": "PRODUCTION"}
 LOGGERS = ("LiteLLM", "openai._base_client", "httpx", "httpcore.connection", "httpcore.http11", "asyncio")
-SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
-SECRET_FORM = re.compile(r"sk-[\w-]{8,}|(?<=Bearer )\S+|(?<=[?&]key=)[^&\s'\"]+")
 FIRST_CALL = {"model": "openai/none", "messages": [{"role": "user", "content": ""}], "mock_response": ""}
-SHORTEST_SECRET, SHORTEST_KEY = 8, 4  # characters; of a shorter one texts would be full
+SHORTEST_KEY = 4  # characters; of a shorter one texts would be full
+KEY_VARIABLE = "_API_KEY"
+UNSUPPORTED = "UnsupportedParamsError"
 SCHEMES = ("http", "https")
 FINISHED = {"length": "truncated", "content_filter": "content_filtered"}
 STATUSES = {
@@ -50,11 +51,11 @@ class Learnt:
         """Return whether there is another form to try than the one that was refused."""
         if self.is_settled:
             return False
-        if refused == FORMS[-1]:  # it is no matter of the form
-            self.form, self.is_settled = FORMS[0], True
+        if refused == FORMS[-1]:  # it is a matter of the prompt; what another one is refused for may be the form
+            self.form = FORMS[0]
         elif refused == self.form:
             self.form = FORMS[FORMS.index(refused) + 1]
-        return not self.is_settled
+        return refused != FORMS[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,8 @@ class LiteLLMJudge:
     Attributes:
         model: The model's name, or litellm's `provider/name`.
         provider: litellm's name of the API, such as `"azure"`, `"anthropic"`, `"ollama_chat"`, `"hosted_vllm"`; None is
-            the one that `model` begins with, else `"openai"`, which any OpenAI-compatible server is too.
+            the one that `model` begins with, else `"openai"`, which any OpenAI-compatible server is too. Name it where
+            a server's own name of the model begins with one, such as `openai/gpt-oss-20b`.
         api_base: The server's address, where it is not the provider's own. Credentials have no place in it.
         api_key: The key; None takes the provider's environment variable, and none is needed for a server of one's own
             network. It stands in no log, error, cache or repr.
@@ -129,12 +131,13 @@ class LiteLLMJudge:
 
     async def _complete(self, litellm: Any, prompt: Prompt) -> Completion:
         form, temperature = self._learnt.form, self.temperature if self._learnt.takes_temperature else None
+        model = self._full_name(litellm)
         options: dict[str, Any] = {"response_format": _response_format(form, prompt), "temperature": temperature}
-        options |= {"max_tokens": self.max_tokens, "api_base": self.api_base, "api_key": self._key()}
+        options |= {"max_tokens": self.max_tokens, "api_base": self.api_base, "api_key": self._key(model)}
         sent = {name: value for name, value in options.items() if value is not None}
         try:
             response = await litellm.acompletion(
-                model=self._full_name(litellm), messages=prompt.messages, num_retries=0, max_retries=0, **sent
+                model=model, messages=prompt.messages, num_retries=0, max_retries=0, **sent
             )
         except Exception as error:  # noqa: BLE001 - litellm raises what its providers raise
             fault = self._fault(error, form, temperature)
@@ -187,13 +190,14 @@ class LiteLLMJudge:
         prefix = self.model.partition("/")[0]
         if self.provider is None:
             return self.model if prefix in litellm.provider_list else f"{DEFAULT_PROVIDER}/{self.model}"
-        return self.model if prefix == self.provider else f"{self.provider}/{self.model}"
+        is_full = prefix == self.provider and not (prefix == DEFAULT_PROVIDER and self.api_base)
+        return self.model if is_full else f"{self.provider}/{self.model}"
 
-    def _key(self) -> str | None:
-        if self.api_key is None and self.api_base is not None and _is_local(self.api_base):
-            is_given = "OPENAI_API_KEY" in os.environ and self.provider in (None, DEFAULT_PROVIDER)
-            return None if is_given else "none"
-        return self.api_key
+    def _key(self, model: str) -> str | None:
+        """Return the key to send; a server of one's own network wants one, if only by form."""
+        variable = f"{model.partition('/')[0].upper()}{KEY_VARIABLE}"
+        is_needless = self.api_base is not None and _is_local(self.api_base) and variable not in os.environ
+        return "none" if self.api_key is None and is_needless else self.api_key
 
     def _fault(self, error: Exception, form: str, temperature: float | None) -> JudgeError:
         """Return what litellm raised as an error without secrets; learn from it how the server wants to be asked."""
@@ -206,7 +210,8 @@ class LiteLLMJudge:
             self._learnt.takes_temperature = False
             return JudgeError(message, remedy="again")
         refusals = (400, 422, 500) if form == FORMS[0] else (400, 422)
-        if code in refusals and _was_received(error) and self._learnt.another_form(form):
+        is_refused = code in refusals and _was_received(error)  # or by litellm, for models that it knows
+        if (is_refused or type(error).__name__ == UNSUPPORTED) and self._learnt.another_form(form):
             return JudgeError(message, remedy="again")
         if code in (401, 402, 403, 404) or "insufficient_quota" in told or "Missing credentials" in told:
             return JudgeError(f"{message} Check model, provider, api_base and the key.", remedy="stop")
@@ -220,8 +225,12 @@ class LiteLLMJudge:
         return redacted(self._without_key(text))
 
     def _without_key(self, text: str) -> str:
-        """Return a text, though it be an answer, without the key that was given."""
-        return text.replace(self.api_key, "***") if self.api_key and len(self.api_key) >= SHORTEST_KEY else text
+        """Return a text, though it be an answer, without the key that was given, and those of the environment."""
+        given = [self.api_key] if self.api_key and len(self.api_key) >= SHORTEST_KEY else []
+        known = (value for name, value in os.environ.items() if name.endswith(KEY_VARIABLE))
+        for key in (*given, *(value for value in known if len(value) >= SHORTEST_SECRET)):
+            text = text.replace(key, "***")
+        return text
 
 
 @lru_cache
@@ -240,14 +249,6 @@ def load_litellm() -> Any:
     for name in LOGGERS:
         logging.getLogger(name).addFilter(_redact_record)
     return litellm
-
-
-def redacted(text: str) -> str:
-    """Return a text without the secrets of the environment, and what looks like one."""
-    known = {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET}
-    for secret in sorted(known, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return SECRET_FORM.sub("***", text)
 
 
 def _redact_record(record: logging.LogRecord) -> bool:
@@ -293,7 +294,7 @@ def _seconds_until(date: str) -> float:
 def _is_address(value: object) -> bool:
     try:
         parts = urlsplit(value) if isinstance(value, str) else None
-        return bool(parts and parts.scheme in SCHEMES and parts.hostname and not (parts.username or parts.query))
+        return bool(parts and parts.scheme in SCHEMES and parts.hostname and not ("@" in parts.netloc or parts.query))
     except ValueError:
         return False
 

@@ -23,7 +23,7 @@ class Words:
 
     def extract(self, texts):
         self.texts.extend(texts)
-        return [Entities(None, "timeout", "no") if "?" in text else Entities(tuple(text.split())) for text in texts]
+        return [Entities(None, "timeout") if "?" in text else Entities(tuple(text.split())) for text in texts]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_failures_are_not_stored(extracting, cache):
     words = Words()
     extractor = extracting(words)
     for _ in range(2):
-        assert extractor.extract(["a", "?"]) == [Entities(("a",)), Entities(None, "timeout", "no")]
+        assert extractor.extract(["a", "?"]) == [Entities(("a",)), Entities(None, "timeout")]
     assert words.texts == ["a", "?"]
     assert cache.stats().entries == {"entities": 1}
     extracting(words).extract(["a", "?"])
@@ -125,7 +125,7 @@ class Fragile(Words):
 def test_a_text_on_which_an_extractor_raises_fails_alone(extracting, cache):
     fragile = Fragile()
     extractor = extracting(fragile)
-    failure = Entities(None, "extractor_error", "ConnectionError('gone')")
+    failure = Entities(None, "extractor_error")
     with pytest.warns(
         ExtractorWarning, match=r"failed on texts, the first time with ConnectionError\('gone'\)"
     ) as warned:

@@ -353,6 +353,20 @@ def test_a_file_locked_for_good_is_survived(full, monkeypatch):
     assert "locked" in str(told[0].message)
 
 
+def test_what_a_busy_file_could_not_take_is_written_in_the_end(full, monkeypatch):
+    monkeypatch.setattr(store, "BUSY_TIMEOUT_S", 0)
+    cache = Cache(full)
+    with closing(sqlite3.connect(full, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.warns(CacheWarning, match=r"locked\); .* and tries to write it at its end"):
+            cache.put("vector", {b"late": b"answer"})
+        other.execute("ROLLBACK")
+    assert cache.get([b"late"]) == {b"late": b"answer"}
+    cache.close()
+    with closing(Cache(full)) as again:
+        assert again.get([b"late", *KEYS]) == {b"late": b"answer", **ANSWERS}
+
+
 # --- paths that can't be
 
 

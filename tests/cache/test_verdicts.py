@@ -6,6 +6,7 @@ from rag_descriptors.cache.verdicts import CachedJudge, UnusedJudge
 from rag_descriptors.errors import CacheWarning
 from rag_descriptors.models.calls import JudgeSession, Limits
 from rag_descriptors.models.judge import Prompt, verdicts
+from rag_descriptors.models.replies import a_number
 from rag_descriptors.progress import Progress
 from rag_descriptors.testing import FakeJudge
 
@@ -83,6 +84,19 @@ def test_failures_are_counted_once_each(store):
     judge, meter = FakeJudge(["prose"]), JudgeMeter()
     values(cached(judge, store, meter), "x", "y", "x")
     assert (meter.failures, meter.prompts, meter.calls) == ({"unparseable": 2}, 2, 4)
+    assert meter.messages == {"unparseable": "the reply holds no JSON object: prose"}
+
+
+def test_an_answer_that_a_later_release_cannot_read_is_asked_for_again(store):
+    def read_b(reply):
+        return a_number(reply, "b", 0, 1)
+
+    assert values(cached(FakeJudge([{"a": 1}]), store), "x") == [{"a": 1}]
+    judge, meter = FakeJudge([{"b": 1}]), JudgeMeter()
+    assert values(cached(judge, store, meter), "x", read=read_b) == [1.0]
+    assert (meter.cached, meter.calls) == (0, 1)
+    assert values(cached(judge, store, meter), "x", read=read_b) == [1.0]
+    assert len(judge.prompts) == 1
 
 
 @pytest.mark.parametrize("entry", [b"", b"[]", b"{}", b'{"text": "{}", "other": 1}', b"\xff"])

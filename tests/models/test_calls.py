@@ -6,8 +6,9 @@ import time
 import pytest
 
 from rag_descriptors import Completion, JudgeError, Usage
-from rag_descriptors.errors import JudgeWarning, OptionError
-from rag_descriptors.models.calls import INTERRUPTED, STOP, JudgeSession, Limits, Pace, event_loop
+from rag_descriptors.errors import DescriptorError, JudgeWarning, MissingExtraError, OptionError
+from rag_descriptors.models import calls
+from rag_descriptors.models.calls import INTERRUPTED, STOP, Budget, JudgeSession, Limits, Pace, event_loop
 from rag_descriptors.models.judge import Answer, Prompt
 from rag_descriptors.testing import FakeJudge
 
@@ -212,6 +213,40 @@ def test_tries_are_calls():
     assert (found[0].failure, found[0].calls, len(judge.prompts)) == ("budget_exhausted", 2, 2)
 
 
+def test_what_asks_to_be_put_otherwise_for_ever_is_given_up():
+    judge = FakeJudge([JudgeError("otherwise", remedy="again")])
+    found = answers(session(judge), "a")
+    assert (found[0].failure, found[0].calls, len(judge.prompts)) == ("judge_error", 9, 9)
+
+
+def test_a_missing_package_ends_the_run():
+    judge = FakeJudge([MissingExtraError("no litellm here")])
+    with pytest.raises(MissingExtraError, match="no litellm here"):
+        answers(session(judge), "a", "b")
+    assert len(judge.prompts) == 1
+
+
+def test_a_wait_of_no_time_is_a_wait_all_the_same(monkeypatch):
+    monkeypatch.setattr(calls, "FIRST_WAIT_S", 0.4)
+    begun = []
+
+    def busy_once(prompt):
+        begun.append(time.monotonic())
+        return "x" if len(begun) > 1 else JudgeError("busy", status="rate_limited", remedy="retry", retry_after=0)
+
+    assert answers(session(FakeJudge(busy_once)), "a")[0].text == "x"
+    assert begun[1] - begun[0] >= 0.2
+
+
+def test_secrets_are_taken_out_of_what_judges_raise():
+    judge = FakeJudge([ValueError("GET http://host/?key=abcdef failed"), JudgeError("Bearer abcdef is no key")])
+    found = answers(session(judge, max_concurrency=1), "a", "b")
+    assert [answer.message for answer in found] == [
+        "FakeJudge failed: ValueError('GET http://host/?key=*** failed')",
+        "Bearer *** is no key",
+    ]
+
+
 class Priced(FakeJudge):
     def most_cost(self, prompt):
         return 1.0
@@ -223,6 +258,45 @@ def test_max_cost(cost, calls):
     found = answers(session(judge, max_cost=3.0), *"abcdefghijkl")
     assert len(judge.prompts) == calls
     assert [answer.failure for answer in found].count("budget_exhausted") == 12 - calls
+
+
+def test_a_call_that_is_turned_away_costs_nothing():
+    busy = JudgeError("busy", status="rate_limited", remedy="retry", retry_after=0)
+    judge = Priced([busy, JudgeError("otherwise", remedy="again"), Completion("x", Usage(cost=1.0))])
+    assert answers(session(judge, max_cost=1.0), "a")[0].text == "x"
+
+
+class PricedByText(FakeJudge):
+    def most_cost(self, prompt):
+        return float(prompt.user or 0)
+
+
+def test_a_budget_waits_for_no_call_that_is_done():
+    """0.1 + 0.2 - 0.1 - 0.2 is a little more than 0."""
+
+    async def reserve():
+        budget = Budget(PricedByText([]), Limits(max_cost=0.35))
+        small, large, another = prompts("0.1", "0.2", "0.1")
+        reserved = [await budget.reserve(prompt) for prompt in (small, large)]
+        for cost in reserved:
+            budget.settle(cost, cost)
+        return await asyncio.wait_for(budget.reserve(another), 30)
+
+    assert asyncio.run(reserve()) is None
+
+
+def test_what_waited_for_money_does_not_pass_the_limit_of_calls():
+    async def reserve():
+        budget = Budget(Priced([]), Limits(max_cost=2.0, max_calls=2))
+        first, second, third, fourth = prompts(*"abcd")
+        reserved = [await budget.reserve(first), await budget.reserve(second)]
+        waiting = [asyncio.create_task(budget.reserve(prompt)) for prompt in (third, fourth)]
+        await asyncio.sleep(0)
+        for cost in reserved:
+            budget.settle(cost, 0.0)
+        return reserved, await asyncio.gather(*waiting)
+
+    assert asyncio.run(reserve()) == ([1.0, 1.0], [None, None])
 
 
 def test_max_cost_of_a_judge_that_tells_none():
@@ -281,7 +355,7 @@ def test_who_no_longer_waits_is_told_so():
     token = STOP.set(stop)
     threading.Timer(0.6, stop.set).start()
     try:
-        with pytest.raises(JudgeError, match="nobody waits for the answers any more"):
+        with pytest.raises(DescriptorError, match="nobody waits for the scores any more"):
             answers(session(Hanging()), "a")
     finally:
         STOP.reset(token)

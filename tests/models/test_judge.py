@@ -16,6 +16,20 @@ def test_equal_prompts_are_asked_once():
     assert [prompt.user for prompt in judge.prompts] == ["x", "y"]
 
 
+def test_a_reply_of_many_levels_is_one_that_cannot_be_read():
+    deep = '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
+    (verdict,) = ask(FakeJudge([deep]), "x")
+    assert verdict.failure == "unparseable"
+
+
+def test_what_cannot_be_followed_cannot_be_read():
+    def read(reply):
+        raise RecursionError("too deep")
+
+    (verdict,) = ask(FakeJudge([{"a": 1}]), "x", read=read)
+    assert (verdict.failure, verdict.message) == ("unparseable", "too deep")
+
+
 def test_nothing_to_ask():
     assert ask(FakeJudge(["x"])) == []
 

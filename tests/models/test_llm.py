@@ -6,7 +6,8 @@ import pytest
 
 from rag_descriptors import LiteLLMJudge
 from rag_descriptors.errors import OptionError
-from rag_descriptors.models.llm import FORMS, Learnt, load_litellm, redacted
+from rag_descriptors.models.llm import FORMS, Learnt, load_litellm
+from rag_descriptors.texts import redacted
 
 KEY = "sk-planted-0123456789"
 
@@ -23,6 +24,7 @@ KEY = "sk-planted-0123456789"
         ({"api_base": "http://[::1"}, "api_base: that is no address"),
         ({"api_base": 8000}, "api_base: that is no address"),
         ({"api_base": "http://user:secret@host/v1"}, "api_base: that is no address(.|\n)*and a key as api_key"),
+        ({"api_base": "http://:secret@host/v1"}, "api_base: that is no address"),
         ({"api_base": "http://host/v1?key=secret"}, "api_base: that is no address"),
         ({"temperature": 3}, "temperature: 3"),
         ({"temperature": "0"}, "temperature: '0'"),
@@ -67,6 +69,9 @@ def test_identity():
         ({"model": "meta-llama/Llama-3", "provider": "hosted_vllm"}, "hosted_vllm/meta-llama/Llama-3"),
         ({"model": "openai/gpt-oss", "provider": "hosted_vllm"}, "hosted_vllm/openai/gpt-oss"),
         ({"model": "azure/m", "provider": "azure"}, "azure/m"),
+        ({"model": "azure/m", "provider": "azure", "api_base": "https://host"}, "azure/m"),
+        ({"model": "openai/gpt-4o", "provider": "openai"}, "openai/gpt-4o"),
+        ({"model": "openai/gpt-oss", "provider": "openai", "api_base": "http://host"}, "openai/openai/gpt-oss"),
     ],
 )
 def test_full_name(options, expected):
@@ -92,8 +97,17 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch, api_base, variable, expe
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     if variable:
         monkeypatch.setenv("OPENAI_API_KEY", variable)
-    assert LiteLLMJudge(api_base=api_base)._key() == expected
-    assert LiteLLMJudge(api_base=api_base, api_key="k")._key() == "k"
+    assert LiteLLMJudge(api_base=api_base)._key("openai/m") == expected
+    assert LiteLLMJudge(api_base=api_base, api_key="k")._key("openai/m") == "k"
+
+
+@pytest.mark.parametrize("provider", ["azure", "anthropic", "hosted_vllm", "litellm_proxy"])
+def test_a_gateway_gets_the_key_of_its_provider(monkeypatch, provider):
+    judge = LiteLLMJudge(provider=provider, api_base="http://gateway:4000")
+    monkeypatch.delenv(f"{provider.upper()}_API_KEY", raising=False)
+    assert judge._key(f"{provider}/m") == "none"
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "set")
+    assert judge._key(f"{provider}/m") is None  # litellm takes the variable
 
 
 def test_forms_are_tried_in_turn_until_one_works():
@@ -102,8 +116,10 @@ def test_forms_are_tried_in_turn_until_one_works():
     assert [learnt.another_form(FORMS[0]), learnt.form] == [True, FORMS[1]]  # asked before the first was refused
     assert [learnt.another_form(FORMS[1]), learnt.form] == [True, FORMS[2]]
     assert [learnt.another_form(FORMS[2]), learnt.form] == [True, FORMS[3]]
-    assert [learnt.another_form(FORMS[3]), learnt.form] == [False, FORMS[0]]  # it was no matter of the form
-    assert [learnt.another_form(FORMS[0]), learnt.form] == [False, FORMS[0]]
+    assert [learnt.another_form(FORMS[3]), learnt.form] == [False, FORMS[0]]  # it was a matter of the prompt
+    assert [learnt.another_form(FORMS[0]), learnt.form] == [True, FORMS[1]]  # of the next one it may be the form
+    learnt.is_settled = True
+    assert [learnt.another_form(FORMS[1]), learnt.form] == [False, FORMS[1]]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +141,14 @@ def test_redacted(monkeypatch, text, expected):
 
 def test_a_key_is_taken_out_of_answers_too():
     assert LiteLLMJudge(api_key="hunter2")._without_key("it is hunter2") == "it is ***"
+
+
+def test_keys_of_the_environment_are_taken_out_of_answers_too(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
+    monkeypatch.setenv("OTHER_API_KEY", "short")
+    monkeypatch.setenv("SOME_TOKEN", "no-key-of-a-judge")
+    said = "from-the-environment, short, no-key-of-a-judge"
+    assert LiteLLMJudge()._without_key(said) == "***, short, no-key-of-a-judge"
     assert LiteLLMJudge(api_key="a")._without_key("a banana") == "a banana"
     assert LiteLLMJudge()._without_key("a banana") == "a banana"
 
