@@ -337,6 +337,18 @@ def test_a_file_that_is_not_what_its_ending_says(file, name, content, says):
     assert says in str(error.value)
 
 
+def test_of_parquet_no_more_is_held_than_a_row_group(tmp_path):
+    path, n_groups = tmp_path / "t.parquet", 40
+    schema = pa.schema([("a", pa.list_(pa.string()))])
+    with pa.parquet.ParquetWriter(path, schema) as writer:
+        for group in range(n_groups):
+            cells = [[f"{group} {row} {'x' * 1000}"] for row in range(200)]
+            writer.write_batch(pa.record_batch([pa.array(cells)], schema=schema))
+    held = [pa.total_allocated_bytes() for _ in open_traces([str(path)]).batches()]
+    assert len(held) == n_groups
+    assert max(held) - held[0] < 1_000_000  # of the 8 MB in the file
+
+
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
 def test_damage_inside_a_file_names_it(arrow, name):
     path = Path(arrow(name, a=[f"text {n}" for n in range(2000)]))
