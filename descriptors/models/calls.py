@@ -153,7 +153,8 @@ class JudgeSession:
             else:
                 self._budget.settle(reserved, completion.usage.cost)
                 return place, replace(self._accept(completion), calls=n_calls)
-        return place, Answer(failure=self._stopped.status, message=str(self._stopped), calls=n_calls)
+        message = redacted(str(self._stopped))
+        return place, Answer(failure=self._stopped.status, message=message, calls=n_calls)
 
     async def _call(self, prompt: Prompt) -> Completion:
         await self._pace.turn()
