@@ -17,6 +17,9 @@ NAMES = ("assessment_name", "name", "key")
 INDEXED = re.compile(r"(\d{1,9})\.(.+)")
 ROLES = ("role", "kwargs.type", "message.role", "type")
 ASKING, ANSWERING = frozenset({"user", "human"}), frozenset({"assistant", "ai", "model"})
+# what neither asks nor answers, besides all that begins with `tool` or `function`
+NEITHER = frozenset({"system", "developer", "reasoning", "thinking", "blob"})
+PARTS = frozenset({"text", "input_text", "output_text"})
 MESSAGE_KEYS = ("content", "message.content", "text", "parts", "kwargs", "message", "messages")
 QUESTION_KEYS = ("question", "user_input", "query", "query_str", "input", "inputs", "prompt", *MESSAGE_KEYS)
 ANSWER_KEYS = ("answer", "response", "output", "outputs", "result", "choices", "generations", *MESSAGE_KEYS)
@@ -133,9 +136,20 @@ def _text(value: object, keys: Sequence[str], roles: frozenset[str], depth: int 
 
 
 def _text_of_list(items: list[Any], keys: Sequence[str], roles: frozenset[str], depth: int) -> str | None:
-    """Return the text of messages, or of the parts of one."""
-    kinds = [(find(item, ROLES), item) for item in items]
-    parts = [text for kind, item in kinds if kind == "text" and (text := _text(item, keys, roles, depth))]
-    messages = [item for kind, item in kinds if kind in roles] or [item for kind, item in kinds if kind is None]
+    """Return the text of messages, or of the parts of one.
+
+    Without a message in one of the roles, all count but those of others: tools give their own names to what an answer
+    stands in, such as LangChain's `ChatGeneration`.
+    """
+    kinds = [(_kind(item), item) for item in items]
+    parts = [text for kind, item in kinds if kind in PARTS and (text := _text(item, keys, roles, depth))]
+    others = (NEITHER | ASKING | ANSWERING) - roles
+    unknown = [item for kind, item in kinds if kind not in others and not kind.startswith(("tool", "function"))]
+    messages = [item for kind, item in kinds if kind in roles] or unknown
     texts = (text for item in reversed(messages) if (text := _text(item, keys, roles, depth)))
     return "\n".join(parts) or next(texts, None)
+
+
+def _kind(item: object) -> str:
+    """Return the role of a message, as LangChain also spells it (`AIMessageChunk`), or the type of a part."""
+    return str(find(item, ROLES)).lower().removesuffix("chunk").removesuffix("message")

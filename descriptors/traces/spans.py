@@ -1,7 +1,7 @@
 """Spans as a tool exports them, read by the form that the tool gives them."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -113,7 +113,7 @@ def _span(raw: Mapping[str, Any], form: SpanForm, trace_id: str | None) -> Span:
     is_trace = bool(form.held) and find(raw, form.held) is not None
     kind = str(find(raw, form.kind)).strip('"').lower()
     is_retriever = not form.retriever or kind in form.retriever
-    question = find(raw, form.query + form.question if is_retriever else form.question)
+    asked = form.query + form.question if is_retriever else form.question
     return Span(
         trace_id=trace_id if form.held else _id(find(raw, form.trace_id)),
         span_id=None if is_trace else _id(find(raw, form.span_id)),
@@ -124,11 +124,17 @@ def _span(raw: Mapping[str, Any], form: SpanForm, trace_id: str | None) -> Span:
         is_retriever=is_retriever,
         is_reranker=kind in form.reranker,
         is_answer=kind in form.answer,
-        question=_clean(question_text(question)),
-        response=None if is_retriever else _clean(answer_text(find(raw, form.response))),
-        reference=_clean(answer_text(find(raw, form.reference))),
+        question=_said(raw, asked, question_text),
+        response=None if is_retriever else _said(raw, form.response, answer_text),
+        reference=_said(raw, form.reference, answer_text),
         documents=_documents(raw, form) if is_retriever else None,
     )
+
+
+def _said(raw: Mapping[str, Any], paths: Iterable[str], text_of: Callable[[Any], str | None]) -> str | None:
+    """Return the text under the first of the paths that holds one."""
+    texts = (text_of(find(raw, [path])) for path in paths)
+    return _clean(next(filter(None, texts), None))
 
 
 def _clean(text: str | None) -> str | None:

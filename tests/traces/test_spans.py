@@ -68,6 +68,20 @@ def test_a_retriever_asks_its_query_and_answers_nothing():
     assert read(t="t", kind="chain", query="own", input="q").question == "q"
 
 
+def test_the_first_path_with_a_text_counts():
+    tokens = '{"prompt_tokens": 3, "completion_tokens": 5}'
+    attributes = {
+        "input.value": "q",
+        "output.value": tokens,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "a",
+    }
+    span = read(OPENINFERENCE, trace_id="t", attributes=attributes)
+    assert (span.question, span.response) == ("q", "a")
+    assert read(t="t", kind="retriever", query={"k": 3, "filter": None}, input="q").question == "q"
+    assert read(t="t", output=tokens).response is None
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [
