@@ -17,7 +17,7 @@ from rag_descriptors.traces.presets import SpanForm
 
 __all__ = ["Document", "Span", "read_spans", "unwrapped"]
 
-DOCUMENT_ID = ("id", "document.id", "id_", "node.id_", "node.node_id", "doc_id", "kwargs.id")
+DOCUMENT_ID = ("kwargs.id", "id", "document.id", "id_", "node.id_", "node.node_id", "doc_id")
 DOCUMENT_SCORE = ("score", "document.score", "metadata.score", "metadata.relevance_score", "kwargs.metadata.score")
 NO_ID = frozenset({"", "null", "none", "nan", "nat"})
 INT64 = range(-(2**63), 2**63)
@@ -185,7 +185,8 @@ def _document(item: Any) -> Document:
     score = None
     if isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[1], Real):
         item, score = item
-    found = find(item, DOCUMENT_ID) if isinstance(item, Mapping) else None
+    ids = (find(item, [path]) for path in DOCUMENT_ID if isinstance(item, Mapping))
+    found = next((value for value in ids if isinstance(value, str | int) and not isinstance(value, bool)), None)
     score = find(item, DOCUMENT_SCORE) if isinstance(item, Mapping) and score is None else score
     return Document(text=_text(item), id=None if found is None else _clean(str(found)), score=_number(score))
 
