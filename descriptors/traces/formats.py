@@ -6,7 +6,7 @@ import re
 from codecs import BOM_UTF8 as BOM
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -118,7 +118,9 @@ def _check_header(file: Path) -> None:
         line = opened.readline(HEADER_BYTES)
     if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise FormatError(f"{file} is UTF-16. {_to_utf_8(file, 'UTF-16')}")
-    names = next(csv.reader([line.removeprefix(BOM).decode("utf-8", "replace")]), [])
+    names: list[str] = []
+    with suppress(csv.Error):  # what can't be told from the first line, Arrow tells
+        names = next(csv.reader(line.removeprefix(BOM).decode("utf-8", "replace").splitlines()[:1]), [])
     between = next((mark for mark in OTHER_DELIMITERS if len(names) == 1 and mark in names[0]), None)
     if between:
         raise FormatError(

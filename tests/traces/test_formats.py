@@ -237,7 +237,10 @@ def test_columns_of_tables_take_the_keys_of_all(arrow):
         ('a\n"[""x|y"", ""z""]"\n', [{"a": '["x|y", "z"]'}]),
         ("a,b\n007,1e3\n", [{"a": "007", "b": "1e3"}]),
         ("a,b\n", []),
+        ('a,b\r"x\ry",2\r3,4', [{"a": "x\ry", "b": "2"}, {"a": "3", "b": "4"}]),  # Excel's "CSV (Macintosh)"
+        ("a" * 140_000 + "\n1\n", [{"a" * 140_000: "1"}]),
     ],
+    ids=range(9),
 )
 def test_csv_cells_are_texts(file, content, expected):
     path = file("t.csv", content)
@@ -251,6 +254,7 @@ def test_csv_cells_are_texts(file, content, expected):
         ('a\n"x\ny\nz\n', 6),
         ('a\n"x', 1),
         ('a\n"', 0),
+        ('a,b\r1,"x\r2,3\r', 6),
         ('a,b\n1,"', 0),
         ('a,b\n1,"\n', 1),
         ('a,b\r\n1,"x\r\n2,3\r\n', 8),
@@ -311,6 +315,8 @@ def test_the_type_of_a_csv_column_does_not_hang_on_its_first_cells(file, place):
             "a\né\n".encode("latin-1"),
             "t.csv is no UTF-8. Save it as CSV UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 t.csv > utf8",
         ),
+        ("t.csv", b"a,b\r1,2\r3\r", "row 1: 1 cells where the header has 2"),
+        ("t.csv", b"a;b\r1;2\r", "one name, 'a;b'. Columns stand between commas"),
         ("t.csv", "é\na\n".encode("latin-1"), "t.csv is no UTF-8"),
         (
             "t.csv",
