@@ -19,7 +19,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.texts import scrub
+from rag_descriptors.texts import json_value, scrub
 
 __all__ = [
     "CSV",
@@ -297,9 +297,9 @@ def _json_array(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 def as_mixed(values: Iterable[Any]) -> pa.StringArray:
-    """Return values of several kinds as a column of JSON."""
-    texts = [None if value is None else json.dumps(value, ensure_ascii=False, default=str) for value in values]
-    return pa.array(texts, pa.string())
+    """Return values of several kinds as a column of strict JSON."""
+    cells = map(json_value, values)
+    return pa.array([None if cell is None else json.dumps(cell, ensure_ascii=False) for cell in cells], pa.string())
 
 
 def is_mixed(field: pa.Field) -> bool:

@@ -153,6 +153,14 @@ def test_values_of_several_kinds_come_back(file):
     assert parse_mixed(batch["a"]) == values
 
 
+def test_cells_that_are_held_as_json_are_strict(file, arrow):
+    inputs = [
+        file("1.jsonl", '{"a": NaN}\n{"a": [1, Infinity]}\n{"a": {"x": 1e400, "y": 0.5}}'),
+        arrow("2.parquet", a=[[0.5, float("nan")]]),
+    ]
+    assert [row["a"] for row in rows(*inputs)] == [None, "[1, null]", '{"x": null, "y": 0.5}', "[0.5, null]"]
+
+
 def test_what_the_system_says_stays_as_it_is():
     with pytest.raises(OSError, match="torn out") as raised, formats.told(Path("t.csv")):
         raise OSError(5, "torn out", "t.csv")
