@@ -17,7 +17,7 @@ from rag_descriptors.options import one_of, together
 from rag_descriptors.traces.formats import FORMATS, ROWS_AT_ONCE, format_of, is_mixed, parse_mixed
 from rag_descriptors.traces.pivot import ROW_COLUMNS, RowsOf, pivot
 from rag_descriptors.traces.presets import PRESETS, Form, SpanForm
-from rag_descriptors.traces.recognition import form_of, recognised
+from rag_descriptors.traces.recognition import forms_of, recognised
 from rag_descriptors.traces.spans import Span, read_spans
 from rag_descriptors.traces.tables import Cells, Source, list_cells, named, read_tables, unified
 
@@ -100,7 +100,7 @@ def open_traces(
     together([*one_of("rows", rows, get_args(RowsOf)), *one_of("preset", preset, (None, "auto", *PRESETS))])
     files = _files(inputs)
     preset = recognised(files) if preset == "auto" else preset
-    forms = [form_of(file, preset) for file in files]
+    forms = forms_of(files, preset)
     if any(isinstance(form, SpanForm) for form in forms):
         return _open_spans(files, forms, preset, rows, separator)
     if rows != "trace":
@@ -116,13 +116,22 @@ def open_traces(
 def _open_spans(
     files: list[Path], forms: list[Form | None], preset: str | None, rows: RowsOf, separator: str | None
 ) -> Traces:
-    tables = [str(file) for file, form in zip(files, forms, strict=True) if not isinstance(form, SpanForm)]
-    if tables:
-        raise OptionError(f"{', '.join(tables)}: one row a trace, where other files have spans. Read them apart.")
+    kinds: dict[str, list[str]] = {}
+    for file, form in zip(files, forms, strict=True):
+        kinds.setdefault(_row_of(form), []).append(str(file))
+    if len(kinds) > 1:  # of the same traces, they would give the same contexts twice
+        told = "; ".join(f"one row a {kind} in {', '.join(names)}" for kind, names in kinds.items())
+        raise OptionError(f"preset {preset!r}: {told}. Read them apart.")
     if separator:
         raise OptionError(f"separator: {separator!r} is for files with one row a trace. Leave it out.")
     sources = [Source(file, form) for file, form in zip(files, forms, strict=True)]
     return Traces(files, ROW_COLUMNS, sources, preset=preset, rows=rows)
+
+
+def _row_of(form: Form | None) -> str:
+    if not isinstance(form, SpanForm):
+        return "trace"
+    return "document" if form.position else "span"
 
 
 def _files(inputs: Sequence[str]) -> list[Path]:
