@@ -105,7 +105,8 @@ def open_traces(
         return _open_spans(files, forms, preset, rows, separator)
     if rows != "trace":
         raise OptionError(f"rows: {rows!r} is for span exports, and the files have one row a trace. Leave it out.")
-    schemas = [format_of(file).schema(file) for file in files]
+    unnamed = [Source(file, form) for file, form in zip(files, forms, strict=True)]
+    schemas = [format_of(source.file, source.wrapped).schema(source.file) for source in unnamed]
     sources = [named(file, form, schema.names) for file, form, schema in zip(files, forms, schemas, strict=True)]
     found = unified(sources, schemas)
     cells = list_cells(sources, found, separator)
