@@ -59,8 +59,9 @@ class Traces:
         """
         self.unused.clear()
         is_spans = any(isinstance(source.form, SpanForm) for source in self.sources)
+        found = _pivoted(self, limit) if is_spans else read_tables(self.sources, self.schema, self.cells)
         done = 0
-        with closing(_pivoted(self) if is_spans else read_tables(self.sources, self.schema, self.cells)) as batches:
+        with closing(found) as batches:
             for batch in batches:
                 wanted = batch if limit is None else batch.slice(0, limit - done)
                 done += wanted.num_rows
@@ -182,9 +183,10 @@ def _permitted(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _pivoted(traces: Traces) -> Generator[pa.RecordBatch, None, None]:
+def _pivoted(traces: Traces, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
     with closing(pivot(_spans(traces.sources), traces.rows, traces.unused)) as rows:
-        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        wanted = islice(rows, limit)  # no further: what is made into a row is counted
+        while chunk := list(islice(wanted, ROWS_AT_ONCE)):
             yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema)
 
 
