@@ -9,9 +9,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -43,7 +44,10 @@ Rows = Generator[dict[str, Any], None, None]
 HEADER_BYTES = 1024 * 1024
 OTHER_DELIMITERS = (";", "\t", "|")
 WRONG_ROW = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+ARRAY_CHARS = 1024 * 1024
+FIRST_ITEM, NEXT_ITEM, ARRAY_END = map(re.compile, (r"[ \t\r\n]*", r"[ \t\r\n]*,[ \t\r\n]*", r"[ \t\r\n]*\]"))
+DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -230,18 +234,56 @@ def _chunks(rows: Callable[[Path], Rows], file: Path) -> Iterator[list[dict[str,
 
 
 def _json_rows(file: Path) -> Rows:
-    with file.open("rb") as content:
-        yield from _parse_rows(file, content)
-
-
-def _parse_rows(file: Path, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the objects of JSON Lines, or of one JSON array, or the one object that a `.json` file may be."""
+    with file.open("rb") as content:
+        if _begins_array(content):
+            with TextIOWrapper(content, "utf-8", "surrogatepass", newline="") as text:
+                yield from _parse_array(file, text)
+        else:
+            yield from _parse_lines(file, content)
+
+
+def _begins_array(content: IO[bytes]) -> bool:
+    """Return whether a file is a JSON array, and go behind its bracket; else to its start."""
+    head = content.read(HEADER_BYTES)
+    start = head.removeprefix(BOM).lstrip()
+    is_array = start.startswith(b"[")
+    content.seek(len(head) - len(start) + 1 if is_array else 0)
+    return is_array
+
+
+def _parse_array(file: Path, text: IO[str]) -> Iterator[dict[str, Any]]:
+    """Yield the items of an array from behind its bracket on; no more is held than the longest item takes."""
+    held, place, number = "", 0, 0
+    while not (end := ARRAY_END.match(held, place)):
+        before = (NEXT_ITEM if number else FIRST_ITEM).match(held, place)
+        start = before.end() if before else len(held)
+        try:
+            row, after = DECODER.raw_decode(held, start)
+        except (ValueError, RecursionError) as error:
+            with _told_of_json(file, f"item {number}"):
+                held, place = held[place:] + _more(text, len(held) - place, error), 0
+            continue
+        yield _object(file, f"item {number}", scrub(row) if SURROGATE.search(held, start, after) else row)
+        place, number = after, number + 1
+    with _told_of_json(file, "after the array"):
+        if (held[end.end() :] + text.read(ARRAY_CHARS)).strip():
+            raise ValueError("Extra data")
+
+
+def _more(text: IO[str], length: int, error: Exception) -> str:
+    """Return as much again as there is, so that a long item is tried few times; what was wrong where there is none."""
+    more = text.read(max(length, ARRAY_CHARS))
+    if not more:
+        raise ValueError(getattr(error, "msg", str(error)))  # the place it tells is one in what is held
+    return more
+
+
+def _parse_lines(file: Path, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.removeprefix(BOM).strip())
     for number, line in islice(numbered, 1):
         start = line.removeprefix(BOM).strip()
-        if start.startswith(b"["):
-            yield from _parse_array(file, b"".join([line, *lines]))
-        elif file.suffix.lower() == ".json" and start.startswith(b"{") and not start.endswith(b"}"):
+        if file.suffix.lower() == ".json" and start.startswith(b"{") and not start.endswith(b"}"):
             yield _object(file, "the object", _loads(file, "the object", b"".join([line, *lines])))
         else:
             yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
@@ -249,15 +291,17 @@ def _parse_rows(file: Path, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
         yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
 
 
-def _parse_array(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
-    for position, row in enumerate(_loads(file, "the array", text)):
-        yield _object(file, f"item {position}", row)
-
-
-def _loads(file: Path, place: str, text: bytes) -> Any:
-    try:
-        value = json.loads(text.removeprefix(BOM))
+def _loads(file: Path, place: str, content: bytes) -> Any:
+    with _told_of_json(file, place):
+        text = content.removeprefix(BOM).decode("utf-8", "surrogatepass")
+        value = json.loads(text)
         return scrub(value) if SURROGATE.search(text) else value
+
+
+@contextmanager
+def _told_of_json(file: Path, place: str) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, RecursionError) as error:
         raise FormatError(
             f"{file}, {place}: no JSON: {error}. One object a line, or one array, is expected."

@@ -1,6 +1,8 @@
 """Files of every format and in every state, as rows."""
 
 import json
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -63,8 +65,16 @@ def test_json_lines_and_arrays(file, ending, content, expected):
         (b'{"a": "\xff"}', "line 1: no JSON"),
         (b'{\n  "a": 1\n}', "line 1: no JSON"),  # one object is for .json
         (b'[{"a": 1}, 5]', "item 1: found a int where an object"),
-        (b'[{"a": 1}', "the array: no JSON"),
-        (b'[1]\n{"a": 1}', "the array: no JSON"),
+        (b'[{"a": 1}', "item 1: no JSON: Expecting value"),
+        (b"[", "item 0: no JSON"),
+        (b'[{"a": 1},]', "item 1: no JSON"),
+        (b'[,{"a": 1}]', "item 0: no JSON"),
+        (b'[{"a": 1} {"a": 2}]', "item 1: no JSON"),
+        (b'[{"a": 1}, {"a" 2}, {"a": 3}]', "item 1: no JSON: Expecting ':' delimiter. One object"),
+        (b'[{"a": 1}, {"a": "\xff"}]', "item 0: no JSON: 'utf-8' codec"),
+        (b"[" * 100_000 + b"]" * 100_000, "item 0: no JSON"),
+        (b'[{"a": 1}]\n{"a": 2}', "after the array: no JSON: Extra data"),
+        (b'[{"a": 1}]]', "after the array: no JSON: Extra data"),
         (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "line 1: no JSON"),
     ],
 )
@@ -73,6 +83,40 @@ def test_a_bad_line_is_named(file, content, place):
     with pytest.raises(FormatError) as error:
         open_traces([path])
     assert str(error.value).startswith(f"{path}, {place}")
+
+
+ARRAYS = [
+    [],
+    [{}],
+    [{"a": 12, "b": [-0.5, 1e300, True, None]}, {"a": "]},{", "b": {"c": []}}],
+    [{"a": '\\"é\u2028😀'}, {"a": " \\ "}, {"long": "x" * 500}, {"a": 1}],
+]
+
+
+@pytest.mark.parametrize("values", ARRAYS, ids=range(len(ARRAYS)))
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("chars", [1, 2, 3, 7, 64])
+def test_arrays_are_read_piece_by_piece(file, monkeypatch, values, indent, chars):
+    monkeypatch.setattr(formats, "ARRAY_CHARS", chars)
+    for is_ascii in (True, False):
+        path = file("t.json", f" {json.dumps(values, indent=indent, ensure_ascii=is_ascii)} \r\n")
+        assert list(formats.JSON.rows(Path(path))) == values
+
+
+@pytest.mark.parametrize("chars", [1, 2, 3, 1000])
+def test_lone_surrogates_in_pieces_of_arrays(file, monkeypatch, chars):
+    monkeypatch.setattr(formats, "ARRAY_CHARS", chars)
+    path = file("t.json", b'[{"a": "x\xed\xa0\x80y"}, {"a": "\\udc00"}, {"a": "\\ud83d\\ude00"}]')
+    assert list(formats.JSON.rows(Path(path))) == [{"a": "x�y"}, {"a": "�"}, {"a": "😀"}]
+
+
+def test_an_array_is_not_read_whole(file):
+    """What is wrong far behind the first items is not met with them."""
+    items = ",".join([json.dumps({"a": "x" * 1000})] * 3000)
+    with closing(formats.JSON.rows(Path(file("t.json", f"[{items}, not json")))) as found:
+        assert list(islice(found, 2000)) == [{"a": "x" * 1000}] * 2000
+        with pytest.raises(FormatError, match=r"t\.json, item 3000: no JSON"):
+            list(found)
 
 
 @pytest.mark.parametrize(
