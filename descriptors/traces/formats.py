@@ -5,14 +5,13 @@ import json
 import re
 from codecs import BOM_UTF8 as BOM
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,7 +19,8 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.texts import json_value, scrub
+from rag_descriptors.texts import json_value
+from rag_descriptors.traces.json_rows import Rows, json_rows
 from rag_descriptors.traces.paths import opened
 
 __all__ = [
@@ -40,14 +40,9 @@ __all__ = [
 ROWS_AT_ONCE = 4096
 CSV_BLOCK_BYTES = 32 * 1024 * 1024
 MIXED = {b"holds": b"json"}
-Rows = Generator[dict[str, Any], None, None]
 HEADER_BYTES = 1024 * 1024
 OTHER_DELIMITERS = (";", "\t", "|")
 WRONG_ROW = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-ARRAY_CHARS = 1024 * 1024
-FIRST_ITEM, NEXT_ITEM, ARRAY_END = map(re.compile, (r"[ \t\r\n]*", r"[ \t\r\n]*,[ \t\r\n]*", r"[ \t\r\n]*\]"))
-DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -233,87 +228,6 @@ def _chunks(rows: Callable[[Path], Rows], file: Path) -> Iterator[list[dict[str,
             yield chunk
 
 
-def _json_rows(file: Path) -> Rows:
-    """Yield the objects of JSON Lines, or of one JSON array, or the one object that a `.json` file may be."""
-    with file.open("rb") as content:
-        if _begins_array(content):
-            with TextIOWrapper(content, "utf-8", "surrogatepass", newline="") as text:
-                yield from _parse_array(file, text)
-        else:
-            yield from _parse_lines(file, content)
-
-
-def _begins_array(content: IO[bytes]) -> bool:
-    """Return whether a file is a JSON array, and go behind its bracket; else to its start."""
-    head = content.read(HEADER_BYTES)
-    start = head.removeprefix(BOM).lstrip()
-    is_array = start.startswith(b"[")
-    content.seek(len(head) - len(start) + 1 if is_array else 0)
-    return is_array
-
-
-def _parse_array(file: Path, text: IO[str]) -> Iterator[dict[str, Any]]:
-    """Yield the items of an array from behind its bracket on; no more is held than the longest item takes."""
-    held, place, number = "", 0, 0
-    while not (end := ARRAY_END.match(held, place)):
-        before = (NEXT_ITEM if number else FIRST_ITEM).match(held, place)
-        start = before.end() if before else len(held)
-        try:
-            row, after = DECODER.raw_decode(held, start)
-        except (ValueError, RecursionError) as error:
-            with _told_of_json(file, f"item {number}"):
-                held, place = held[place:] + _more(text, len(held) - place, error), 0
-            continue
-        yield _object(file, f"item {number}", scrub(row) if SURROGATE.search(held, start, after) else row)
-        place, number = after, number + 1
-    with _told_of_json(file, "after the array"):
-        if (held[end.end() :] + text.read(ARRAY_CHARS)).strip():
-            raise ValueError("Extra data")
-
-
-def _more(text: IO[str], length: int, error: Exception) -> str:
-    """Return as much again as there is, so that a long item is tried few times; what was wrong where there is none."""
-    more = text.read(max(length, ARRAY_CHARS))
-    if not more:
-        raise ValueError(getattr(error, "msg", str(error)))  # the place it tells is one in what is held
-    return more
-
-
-def _parse_lines(file: Path, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.removeprefix(BOM).strip())
-    for number, line in islice(numbered, 1):
-        start = line.removeprefix(BOM).strip()
-        if file.suffix.lower() == ".json" and start.startswith(b"{") and not start.endswith(b"}"):
-            yield _object(file, "the object", _loads(file, "the object", b"".join([line, *lines])))
-        else:
-            yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
-    for number, line in numbered:
-        yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
-
-
-def _loads(file: Path, place: str, content: bytes) -> Any:
-    with _told_of_json(file, place):
-        text = content.removeprefix(BOM).decode("utf-8", "surrogatepass")
-        value = json.loads(text)
-        return scrub(value) if SURROGATE.search(text) else value
-
-
-@contextmanager
-def _told_of_json(file: Path, place: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, RecursionError) as error:
-        raise FormatError(
-            f"{file}, {place}: no JSON: {error}. One object a line, or one array, is expected."
-        ) from error
-
-
-def _object(file: Path, place: str, row: object) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise FormatError(f"{file}, {place}: found a {type(row).__name__} where an object (a row) is expected.")
-    return row
-
-
 def _infer(values: list[Any]) -> pa.DataType | None:
     """Return the type that all values have; None if there is none, or if it would give objects keys they don't have."""
     try:
@@ -397,7 +311,7 @@ def told(file: Path) -> Iterator[None]:
 
 PARQUET = Format(_parquet_schema, _parquet_batches, partial(_table_rows, _parquet_batches))
 ARROW = Format(_arrow_schema, _arrow_batches, partial(_table_rows, _arrow_batches))
-JSON = _by_rows(_json_rows)
+JSON = _by_rows(json_rows)
 CSV = Format(_csv_schema, _csv_batches, partial(_table_rows, _csv_batches))
 FORMATS = {
     ".parquet": PARQUET,

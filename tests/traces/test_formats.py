@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors.errors import FormatError
-from rag_descriptors.traces import formats
+from rag_descriptors.traces import formats, json_rows
 from rag_descriptors.traces.readers import is_mixed, open_traces, parse_mixed
 
 MANY = formats.ROWS_AT_ONCE + 1
@@ -71,7 +71,7 @@ def test_json_lines_and_arrays(file, ending, content, expected):
         (b'[,{"a": 1}]', "item 0: no JSON"),
         (b'[{"a": 1} {"a": 2}]', "item 1: no JSON"),
         (b'[{"a": 1}, {"a" 2}, {"a": 3}]', "item 1: no JSON: Expecting ':' delimiter. One object"),
-        (b'[{"a": 1}, {"a": "\xff"}]', "item 0: no JSON: 'utf-8' codec"),
+        (b'[{"a": 1}, {"a": "\xff"}]', "item 0, or one behind it: no JSON: 'utf-8' codec"),
         (b"[" * 100_000 + b"]" * 100_000, "item 0: no JSON"),
         (b'[{"a": 1}]\n{"a": 2}', "after the array: no JSON: Extra data"),
         (b'[{"a": 1}]]', "after the array: no JSON: Extra data"),
@@ -97,7 +97,7 @@ ARRAYS = [
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("chars", [1, 2, 3, 7, 64])
 def test_arrays_are_read_piece_by_piece(file, monkeypatch, values, indent, chars):
-    monkeypatch.setattr(formats, "ARRAY_CHARS", chars)
+    monkeypatch.setattr(json_rows, "ARRAY_CHARS", chars)
     for is_ascii in (True, False):
         path = file("t.json", f" {json.dumps(values, indent=indent, ensure_ascii=is_ascii)} \r\n")
         assert list(formats.JSON.rows(Path(path))) == values
@@ -105,7 +105,7 @@ def test_arrays_are_read_piece_by_piece(file, monkeypatch, values, indent, chars
 
 @pytest.mark.parametrize("chars", [1, 2, 3, 1000])
 def test_lone_surrogates_in_pieces_of_arrays(file, monkeypatch, chars):
-    monkeypatch.setattr(formats, "ARRAY_CHARS", chars)
+    monkeypatch.setattr(json_rows, "ARRAY_CHARS", chars)
     path = file("t.json", b'[{"a": "x\xed\xa0\x80y"}, {"a": "\\udc00"}, {"a": "\\ud83d\\ude00"}]')
     assert list(formats.JSON.rows(Path(path))) == [{"a": "x�y"}, {"a": "�"}, {"a": "😀"}]
 
