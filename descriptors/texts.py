@@ -1,10 +1,14 @@
-"""Texts as they may leave: one rule for lone surrogates, which UTF-8 can't hold, and one for secrets."""
+"""Texts as they may leave: one rule for lone surrogates, which UTF-8 can't hold, one for secrets, one for JSON."""
 
+import json
+import math
 import os
 import re
 from typing import Any
 
-__all__ = ["redacted", "scrub"]
+import numpy as np
+
+__all__ = ["json_value", "redacted", "scrub", "to_json"]
 
 SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_FORM = re.compile(r"sk-[\w-]{8,}|(?<=Bearer )\S+|(?<=[?&]key=)[^&\s'\"]+")
@@ -28,3 +32,23 @@ def scrub(value: Any) -> Any:
     if isinstance(value, dict):
         return {scrub(key): scrub(item) for key, item in value.items()}
     return value
+
+
+def to_json(value: object) -> str:
+    """Return strict JSON: nan and infinity as null, what JSON has no form for as text."""
+    return json.dumps(json_value(value), ensure_ascii=False, allow_nan=False)
+
+
+def json_value(value: Any) -> Any:
+    """Return `value` as `to_json` writes it, as an object of Python."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    if isinstance(value, dict):
+        return {str(json_value(key)): json_value(item) for key, item in value.items()}
+    return value if isinstance(value, str | int | None) else str(value)

@@ -98,6 +98,7 @@ def is_module(item):
         "traces.columns",
         "traces.contexts",
         "traces.formats",
+        "traces.json_rows",
         "traces.paths",
         "traces.pivot",
         "traces.readers",

@@ -1,8 +1,6 @@
 """Scored rows as files: Parquet, Arrow, JSON Lines, JSON, CSV; a file has its name only when it is whole."""
 
 import errno
-import json
-import math
 import os
 import platform
 import re
@@ -14,13 +12,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError, suggest
+from rag_descriptors.texts import json_value, to_json
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
 __all__ = ["check_output", "check_place", "open_output", "replacing", "to_json"]
@@ -168,25 +166,6 @@ def _target(path: Path) -> Path:
     return path.resolve() if path.is_symlink() else path
 
 
-def to_json(value: object) -> str:
-    """Return strict JSON: nan and infinity as null, what JSON has no form for as text."""
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(_plain(key)): _plain(item) for key, item in value.items()}
-    return value if isinstance(value, str | int | None) else str(value)
-
-
 @contextmanager
 def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
     with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -227,7 +206,7 @@ def _flat_type(kind: pa.DataType) -> pa.DataType:
 def _flat(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if kind != pa.string() or pa.types.is_string(array.type):
         return array.cast(kind)
-    return pa.array([None if cell is None else _cell(_plain(cell)) for cell in array.to_pylist()], kind)
+    return pa.array([None if cell is None else _cell(json_value(cell)) for cell in array.to_pylist()], kind)
 
 
 def _cell(value: object) -> str:

@@ -5,8 +5,8 @@ import json
 import re
 from codecs import BOM_UTF8 as BOM
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -19,7 +19,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError
-from rag_descriptors.texts import scrub
+from rag_descriptors.texts import json_value
+from rag_descriptors.traces.json_rows import Rows, json_rows
+from rag_descriptors.traces.paths import opened
 
 __all__ = [
     "CSV",
@@ -38,11 +40,9 @@ __all__ = [
 ROWS_AT_ONCE = 4096
 CSV_BLOCK_BYTES = 32 * 1024 * 1024
 MIXED = {b"holds": b"json"}
-Rows = Generator[dict[str, Any], None, None]
 HEADER_BYTES = 1024 * 1024
 OTHER_DELIMITERS = (";", "\t", "|")
 WRONG_ROW = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,28 @@ class Format:
     rows: Callable[[Path], Rows]
 
 
-def format_of(file: Path) -> Format:
+def format_of(file: Path, wrapped: str | None = None) -> Format:
     """Return how a file is read.
+
+    Args:
+        file: The file.
+        wrapped: The key of an object in each row that holds the columns; what stands beside it is kept.
 
     Raises:
         OptionError: Its ending is unknown.
     """
     if file.suffix.lower() not in FORMATS:
         raise OptionError(f"input {str(file)!r}: the ending {file.suffix!r} is unknown. Allowed: {', '.join(FORMATS)}.")
-    return FORMATS[file.suffix.lower()]
+    found = FORMATS[file.suffix.lower()]
+    return found if wrapped is None else _by_rows(partial(_unwrapped, found.rows, wrapped))
+
+
+def _unwrapped(rows_of: Callable[[Path], Rows], key: str, file: Path) -> Rows:
+    with closing(rows_of(file)) as rows:
+        for row in rows:
+            held = opened(row.get(key))
+            beside = {name: value for name, value in row.items() if name != key}
+            yield {**beside, **held} if isinstance(held, dict) else row
 
 
 def _table_rows(batches: Callable[[Path, pa.Schema], Iterator[pa.RecordBatch]], file: Path) -> Rows:
@@ -114,11 +127,13 @@ def _csv_schema(file: Path) -> pa.Schema:
 
 def _check_header(file: Path) -> None:
     """Make sure that a CSV is UTF-8 with commas, as far as its first line tells."""
-    with file.open("rb") as opened:
-        line = opened.readline(HEADER_BYTES)
+    with file.open("rb") as content:
+        line = content.readline(HEADER_BYTES)
     if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise FormatError(f"{file} is UTF-16. {_to_utf_8(file, 'UTF-16')}")
-    names = next(csv.reader([line.removeprefix(BOM).decode("utf-8", "replace")]), [])
+    names: list[str] = []
+    with suppress(csv.Error):  # what can't be told from the first line, Arrow tells
+        names = next(csv.reader(line.removeprefix(BOM).decode("utf-8", "replace").splitlines()[:1]), [])
     between = next((mark for mark in OTHER_DELIMITERS if len(names) == 1 and mark in names[0]), None)
     if between:
         raise FormatError(
@@ -167,9 +182,9 @@ def _csv_batches(file: Path, _: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _is_left_open(file: Path, last: str) -> bool:
     """Return whether the file ends inside of quotes: with a quote that opens a cell, and all of the last cell."""
     tail = b'"' + last.replace('"', '""').encode()
-    with file.open("rb") as opened:
-        opened.seek(max(file.stat().st_size - len(tail) - 1, 0))
-        before, found = opened.read(1), opened.read()
+    with file.open("rb") as content:
+        content.seek(max(file.stat().st_size - len(tail) - 1, 0))
+        before, found = content.read(1), content.read()
     return found == tail and before in b",\r\n"
 
 
@@ -182,69 +197,35 @@ def _open_csv(file: Path, types: Mapping[str, pa.DataType]) -> pa.csv.CSVStreami
     )
 
 
-def _json_schema(file: Path) -> pa.Schema:
-    """Return the columns of a JSON file; one whose values are of several kinds holds them as JSON, and is marked so."""
+def _by_rows(rows: Callable[[Path], Rows]) -> Format:
+    """Return how files are read of whose columns only the rows tell.
+
+    A column whose values are of several kinds holds them as JSON, and is marked so.
+    """
+    return Format(partial(_rows_schema, rows), partial(_rows_batches, rows), rows)
+
+
+def _rows_schema(rows: Callable[[Path], Rows], file: Path) -> pa.Schema:
     kinds: dict[str, pa.DataType | None] = {}
-    for rows in _json_chunks(file):
-        for name in dict.fromkeys(chain.from_iterable(rows)):
-            kinds[name] = _common(kinds.get(name, pa.null()), _infer([row.get(name) for row in rows]))
+    for chunk in _chunks(rows, file):
+        for name in dict.fromkeys(chain.from_iterable(chunk)):
+            kinds[name] = _common(kinds.get(name, pa.null()), _infer([row.get(name) for row in chunk]))
     return pa.schema(
         pa.field(name, pa.string(), metadata=MIXED) if kind is None else (name, kind) for name, kind in kinds.items()
     )
 
 
-def _json_batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for rows in _json_chunks(file):
+def _rows_batches(rows: Callable[[Path], Rows], file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for chunk in _chunks(rows, file):
         with told(file):
-            arrays = [_json_array([row.get(field.name) for row in rows], field) for field in schema]
+            arrays = [_array([row.get(field.name) for row in chunk], field) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _json_rows(file: Path) -> Rows:
-    with file.open("rb") as opened:
-        yield from _parse_rows(file, opened)
-
-
-def _json_chunks(file: Path) -> Iterator[list[dict[str, Any]]]:
-    with closing(_json_rows(file)) as rows:
-        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+def _chunks(rows: Callable[[Path], Rows], file: Path) -> Iterator[list[dict[str, Any]]]:
+    with closing(rows(file)) as found:
+        while chunk := list(islice(found, ROWS_AT_ONCE)):
             yield chunk
-
-
-def _parse_rows(file: Path, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of JSON Lines, or of one JSON array, or the one object that a `.json` file may be."""
-    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.removeprefix(BOM).strip())
-    for number, line in islice(numbered, 1):
-        start = line.removeprefix(BOM).strip()
-        if start.startswith(b"["):
-            yield from _parse_array(file, b"".join([line, *lines]))
-        elif file.suffix.lower() == ".json" and start.startswith(b"{") and not start.endswith(b"}"):
-            yield _object(file, "the object", _loads(file, "the object", b"".join([line, *lines])))
-        else:
-            yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
-    for number, line in numbered:
-        yield _object(file, f"line {number}", _loads(file, f"line {number}", line))
-
-
-def _parse_array(file: Path, text: bytes) -> Iterator[dict[str, Any]]:
-    for position, row in enumerate(_loads(file, "the array", text)):
-        yield _object(file, f"item {position}", row)
-
-
-def _loads(file: Path, place: str, text: bytes) -> Any:
-    try:
-        value = json.loads(text.removeprefix(BOM))
-        return scrub(value) if SURROGATE.search(text) else value
-    except (ValueError, RecursionError) as error:
-        raise FormatError(
-            f"{file}, {place}: no JSON: {error}. One object a line, or one array, is expected."
-        ) from error
-
-
-def _object(file: Path, place: str, row: object) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise FormatError(f"{file}, {place}: found a {type(row).__name__} where an object (a row) is expected.")
-    return row
 
 
 def _infer(values: list[Any]) -> pa.DataType | None:
@@ -290,14 +271,14 @@ def keys_agree(left: pa.DataType, right: pa.DataType) -> bool:
     return True
 
 
-def _json_array(values: list[Any], field: pa.Field) -> pa.Array:
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
     return as_mixed(values) if is_mixed(field) else pa.array(values, field.type)
 
 
 def as_mixed(values: Iterable[Any]) -> pa.StringArray:
-    """Return values of several kinds as a column of JSON."""
-    texts = [None if value is None else json.dumps(value, ensure_ascii=False, default=str) for value in values]
-    return pa.array(texts, pa.string())
+    """Return values of several kinds as a column of strict JSON."""
+    cells = map(json_value, values)
+    return pa.array([None if cell is None else json.dumps(cell, ensure_ascii=False) for cell in cells], pa.string())
 
 
 def is_mixed(field: pa.Field) -> bool:
@@ -330,7 +311,7 @@ def told(file: Path) -> Iterator[None]:
 
 PARQUET = Format(_parquet_schema, _parquet_batches, partial(_table_rows, _parquet_batches))
 ARROW = Format(_arrow_schema, _arrow_batches, partial(_table_rows, _arrow_batches))
-JSON = Format(_json_schema, _json_batches, _json_rows)
+JSON = _by_rows(json_rows)
 CSV = Format(_csv_schema, _csv_batches, partial(_table_rows, _csv_batches))
 FORMATS = {
     ".parquet": PARQUET,

@@ -10,13 +10,16 @@ from typing import Any
 
 from rag_descriptors.traces.contexts import NOT_DATA, is_missing, parse_literal
 
-__all__ = ["ABSENT", "answer_text", "find", "lookup", "plain", "question_text"]
+__all__ = ["ABSENT", "answer_text", "find", "lookup", "opened", "plain", "question_text"]
 
 ABSENT = object()
 NAMES = ("assessment_name", "name", "key")
 INDEXED = re.compile(r"(\d{1,9})\.(.+)")
 ROLES = ("role", "kwargs.type", "message.role", "type")
 ASKING, ANSWERING = frozenset({"user", "human"}), frozenset({"assistant", "ai", "model"})
+# what neither asks nor answers, besides all that begins with `tool` or `function`
+NEITHER = frozenset({"system", "developer", "reasoning", "thinking", "blob"})
+PARTS = frozenset({"text", "input_text", "output_text"})
 MESSAGE_KEYS = ("content", "message.content", "text", "parts", "kwargs", "message", "messages")
 QUESTION_KEYS = ("question", "user_input", "query", "query_str", "input", "inputs", "prompt", *MESSAGE_KEYS)
 ANSWER_KEYS = ("answer", "response", "output", "outputs", "result", "choices", "generations", *MESSAGE_KEYS)
@@ -50,8 +53,7 @@ def lookup(value: object, path: str) -> Any:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    if isinstance(value, str):
-        value = _opened(value)
+    value = opened(value)
     if isinstance(value, list):
         named = (item for item in value if isinstance(item, Mapping))
         return {str(find(item, NAMES)): item for item in named if find(item, NAMES) is not None}
@@ -73,15 +75,15 @@ def _gathered(mapping: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
     return [items[number] for number in sorted(items)]
 
 
-def _opened(text: str) -> Any:
-    """Return the JSON value, or the list or dict of Python, that a text spells; the text itself if it spells none."""
-    if not text.lstrip().startswith(("{", "[", '"')):
-        return text
+def opened(value: Any) -> Any:
+    """Return the JSON value, or the list or dict of Python, that a text spells; what spells none as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
+        return value
     try:
-        value = parse_literal(text.strip())
+        inner = parse_literal(value.strip())
     except ValueError:
-        return text
-    return text if value is NOT_DATA else value
+        return value
+    return value if inner is NOT_DATA else inner
 
 
 def plain(attributes: object) -> object:
@@ -120,9 +122,9 @@ def _text(value: object, keys: Sequence[str], roles: frozenset[str], depth: int 
     if depth == 0:
         return None
     if isinstance(value, str):
-        opened = _opened(value)
-        if isinstance(opened, Mapping) or (opened is not value and isinstance(opened, list | str)):
-            return _text(opened, keys, roles, depth - 1) or (None if isinstance(opened, Mapping) else value)
+        inner = opened(value)
+        if isinstance(inner, Mapping) or (inner is not value and isinstance(inner, list | str)):
+            return _text(inner, keys, roles, depth - 1) or (None if isinstance(inner, Mapping) else value)
         return value if value.strip() else None
     if isinstance(value, list):
         return _text_of_list(value, keys, roles, depth - 1)
@@ -133,9 +135,20 @@ def _text(value: object, keys: Sequence[str], roles: frozenset[str], depth: int 
 
 
 def _text_of_list(items: list[Any], keys: Sequence[str], roles: frozenset[str], depth: int) -> str | None:
-    """Return the text of messages, or of the parts of one."""
-    kinds = [(find(item, ROLES), item) for item in items]
-    parts = [text for kind, item in kinds if kind == "text" and (text := _text(item, keys, roles, depth))]
-    messages = [item for kind, item in kinds if kind in roles] or [item for kind, item in kinds if kind is None]
+    """Return the text of messages, or of the parts of one.
+
+    Without a message in one of the roles, all count but those of others: tools give their own names to what an answer
+    stands in, such as LangChain's `ChatGeneration`.
+    """
+    kinds = [(_kind(item), item) for item in items]
+    parts = [text for kind, item in kinds if kind in PARTS and (text := _text(item, keys, roles, depth))]
+    others = (NEITHER | ASKING | ANSWERING) - roles
+    unknown = [item for kind, item in kinds if kind not in others and not kind.startswith(("tool", "function"))]
+    messages = [item for kind, item in kinds if kind in roles] or unknown
     texts = (text for item in reversed(messages) if (text := _text(item, keys, roles, depth)))
     return "\n".join(parts) or next(texts, None)
+
+
+def _kind(item: object) -> str:
+    """Return the role of a message, as LangChain also spells it (`AIMessageChunk`), or the type of a part."""
+    return str(find(item, ROLES)).lower().removesuffix("chunk").removesuffix("message")

@@ -5,7 +5,7 @@ inside each other with dots between them; of several paths the first that holds 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rag_descriptors.traces.paths import ABSENT, lookup
 
@@ -51,12 +51,14 @@ class RowForm:
         columns: Our name → the names it has there; the first that is there is taken.
         lists: Columns whose cells are lists of texts where one text is wanted; they are joined by line breaks.
         separator: What stands between the contexts of a cell in CSV files.
+        wrapped: The key of an object in each row that holds the columns.
     """
 
     marks: tuple[tuple[str, ...], ...]
     columns: Mapping[str, tuple[str, ...]]
     lists: tuple[str, ...] = ()
     separator: str | None = None
+    wrapped: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +200,8 @@ HAYSTACK = RowForm(
     lists=("replies",),
 )
 
+HAYSTACK_DICT = replace(HAYSTACK, marks=(("type", "init_parameters"),), wrapped="init_parameters")
+
 LANGFUSE = SpanForm(
     marks=(
         ("traceId", "type", "parentObservationId"),
@@ -330,7 +334,7 @@ PRESETS: Mapping[str, tuple[Form, ...]] = {
     "evidently": (EVIDENTLY,),
     "langchain": (LANGCHAIN,),
     "llamaindex": (LLAMAINDEX,),
-    "haystack": (HAYSTACK,),
+    "haystack": (HAYSTACK, HAYSTACK_DICT),
     "langfuse": (LANGFUSE,),
     "phoenix": (PHOENIX_SPANS, PHOENIX_DOCUMENTS, PHOENIX_JOINED),
     "openinference": (OPENINFERENCE,),

@@ -17,7 +17,7 @@ from rag_descriptors.options import one_of, together
 from rag_descriptors.traces.formats import FORMATS, ROWS_AT_ONCE, format_of, is_mixed, parse_mixed
 from rag_descriptors.traces.pivot import ROW_COLUMNS, RowsOf, pivot
 from rag_descriptors.traces.presets import PRESETS, Form, SpanForm
-from rag_descriptors.traces.recognition import form_of, recognised
+from rag_descriptors.traces.recognition import forms_of, recognised
 from rag_descriptors.traces.spans import Span, read_spans
 from rag_descriptors.traces.tables import Cells, Source, list_cells, named, read_tables, unified
 
@@ -59,8 +59,9 @@ class Traces:
         """
         self.unused.clear()
         is_spans = any(isinstance(source.form, SpanForm) for source in self.sources)
+        found = _pivoted(self, limit) if is_spans else read_tables(self.sources, self.schema, self.cells)
         done = 0
-        with closing(_pivoted(self) if is_spans else read_tables(self.sources, self.schema, self.cells)) as batches:
+        with closing(found) as batches:
             for batch in batches:
                 wanted = batch if limit is None else batch.slice(0, limit - done)
                 done += wanted.num_rows
@@ -100,12 +101,13 @@ def open_traces(
     together([*one_of("rows", rows, get_args(RowsOf)), *one_of("preset", preset, (None, "auto", *PRESETS))])
     files = _files(inputs)
     preset = recognised(files) if preset == "auto" else preset
-    forms = [form_of(file, preset) for file in files]
+    forms = forms_of(files, preset)
     if any(isinstance(form, SpanForm) for form in forms):
         return _open_spans(files, forms, preset, rows, separator)
     if rows != "trace":
         raise OptionError(f"rows: {rows!r} is for span exports, and the files have one row a trace. Leave it out.")
-    schemas = [format_of(file).schema(file) for file in files]
+    unnamed = [Source(file, form) for file, form in zip(files, forms, strict=True)]
+    schemas = [format_of(source.file, source.wrapped).schema(source.file) for source in unnamed]
     sources = [named(file, form, schema.names) for file, form, schema in zip(files, forms, schemas, strict=True)]
     found = unified(sources, schemas)
     cells = list_cells(sources, found, separator)
@@ -116,13 +118,22 @@ def open_traces(
 def _open_spans(
     files: list[Path], forms: list[Form | None], preset: str | None, rows: RowsOf, separator: str | None
 ) -> Traces:
-    tables = [str(file) for file, form in zip(files, forms, strict=True) if not isinstance(form, SpanForm)]
-    if tables:
-        raise OptionError(f"{', '.join(tables)}: one row a trace, where other files have spans. Read them apart.")
+    kinds: dict[str, list[str]] = {}
+    for file, form in zip(files, forms, strict=True):
+        kinds.setdefault(_row_of(form), []).append(str(file))
+    if len(kinds) > 1:  # of the same traces, they would give the same contexts twice
+        told = "; ".join(f"one row a {kind} in {', '.join(names)}" for kind, names in kinds.items())
+        raise OptionError(f"preset {preset!r}: {told}. Read them apart.")
     if separator:
         raise OptionError(f"separator: {separator!r} is for files with one row a trace. Leave it out.")
     sources = [Source(file, form) for file, form in zip(files, forms, strict=True)]
     return Traces(files, ROW_COLUMNS, sources, preset=preset, rows=rows)
+
+
+def _row_of(form: Form | None) -> str:
+    if not isinstance(form, SpanForm):
+        return "trace"
+    return "document" if form.position else "span"
 
 
 def _files(inputs: Sequence[str]) -> list[Path]:
@@ -172,9 +183,10 @@ def _permitted(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _pivoted(traces: Traces) -> Generator[pa.RecordBatch, None, None]:
+def _pivoted(traces: Traces, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
     with closing(pivot(_spans(traces.sources), traces.rows, traces.unused)) as rows:
-        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        wanted = islice(rows, limit)  # no further: what is made into a row is counted
+        while chunk := list(islice(wanted, ROWS_AT_ONCE)):
             yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema)
 
 

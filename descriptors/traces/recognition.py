@@ -12,7 +12,7 @@ from rag_descriptors.traces.paths import find
 from rag_descriptors.traces.presets import PRESETS, Form, RowForm, SpanForm, fits
 from rag_descriptors.traces.spans import unwrapped
 
-__all__ = ["form_of", "recognised"]
+__all__ = ["forms_of", "recognised"]
 
 LOOKED_AT = 1000
 Rows = Sequence[Mapping[str, Any]]
@@ -35,14 +35,22 @@ def recognised(files: Sequence[Path]) -> str | None:
     )
 
 
-def form_of(file: Path, preset: str | None) -> Form | None:
-    """Return the form of a preset that a file has; None without a preset.
+def forms_of(files: Sequence[Path], preset: str | None) -> list[Form | None]:
+    """Return the forms of a preset that files have, one each; None without a preset.
+
+    A file without rows and columns has the form of the first that has some.
 
     Raises:
-        OptionError: It has none of them.
+        OptionError: A file has none of them.
     """
     if preset is None:
-        return None
+        return [None for _ in files]
+    forms = [_form(file, preset) for file in files]
+    known = [*(form for form in forms if form), *PRESETS[preset]]
+    return [form or known[0] for form in forms]
+
+
+def _form(file: Path, preset: str) -> Form | None:
     rows, forms = _first_rows(file), PRESETS[preset]
     known = [form for form in forms if _fits(file, form, rows)] or [form for form in forms if _may_be(file, form, rows)]
     if any(rows) and not known:
@@ -51,7 +59,7 @@ def form_of(file: Path, preset: str | None) -> Form | None:
             f"preset {preset!r} does not fit {file}: it has {names}, and {' or '.join(map(_expected, forms))} is "
             f"expected. It fits {', '.join(_fitting(file, rows)) or 'no preset'}."
         )
-    return (known or [*forms])[0]
+    return known[0] if known else None
 
 
 def _first_rows(file: Path) -> Rows:

@@ -1,7 +1,7 @@
 """Spans as a tool exports them, read by the form that the tool gives them."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -17,7 +17,7 @@ from rag_descriptors.traces.presets import SpanForm
 
 __all__ = ["Document", "Span", "read_spans", "unwrapped"]
 
-DOCUMENT_ID = ("id", "document.id", "id_", "node.id_", "node.node_id", "doc_id", "kwargs.id")
+DOCUMENT_ID = ("kwargs.id", "id", "document.id", "id_", "node.id_", "node.node_id", "doc_id")
 DOCUMENT_SCORE = ("score", "document.score", "metadata.score", "metadata.relevance_score", "kwargs.metadata.score")
 NO_ID = frozenset({"", "null", "none", "nan", "nat"})
 INT64 = range(-(2**63), 2**63)
@@ -113,7 +113,7 @@ def _span(raw: Mapping[str, Any], form: SpanForm, trace_id: str | None) -> Span:
     is_trace = bool(form.held) and find(raw, form.held) is not None
     kind = str(find(raw, form.kind)).strip('"').lower()
     is_retriever = not form.retriever or kind in form.retriever
-    question = find(raw, form.query + form.question if is_retriever else form.question)
+    asked = form.query + form.question if is_retriever else form.question
     return Span(
         trace_id=trace_id if form.held else _id(find(raw, form.trace_id)),
         span_id=None if is_trace else _id(find(raw, form.span_id)),
@@ -124,11 +124,17 @@ def _span(raw: Mapping[str, Any], form: SpanForm, trace_id: str | None) -> Span:
         is_retriever=is_retriever,
         is_reranker=kind in form.reranker,
         is_answer=kind in form.answer,
-        question=_clean(question_text(question)),
-        response=None if is_retriever else _clean(answer_text(find(raw, form.response))),
-        reference=_clean(answer_text(find(raw, form.reference))),
+        question=_said(raw, asked, question_text),
+        response=None if is_retriever else _said(raw, form.response, answer_text),
+        reference=_said(raw, form.reference, answer_text),
         documents=_documents(raw, form) if is_retriever else None,
     )
+
+
+def _said(raw: Mapping[str, Any], paths: Iterable[str], text_of: Callable[[Any], str | None]) -> str | None:
+    """Return the text under the first of the paths that holds one."""
+    texts = (text_of(find(raw, [path])) for path in paths)
+    return _clean(next(filter(None, texts), None))
 
 
 def _clean(text: str | None) -> str | None:
@@ -179,7 +185,8 @@ def _document(item: Any) -> Document:
     score = None
     if isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[1], Real):
         item, score = item
-    found = find(item, DOCUMENT_ID) if isinstance(item, Mapping) else None
+    ids = (find(item, [path]) for path in DOCUMENT_ID if isinstance(item, Mapping))
+    found = next((value for value in ids if isinstance(value, str | int) and not isinstance(value, bool)), None)
     score = find(item, DOCUMENT_SCORE) if isinstance(item, Mapping) and score is None else score
     return Document(text=_text(item), id=None if found is None else _clean(str(found)), score=_number(score))
 

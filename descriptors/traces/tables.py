@@ -38,6 +38,11 @@ class Source:
     form: Form | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def wrapped(self) -> str | None:
+        """The key of the object that holds the columns; None where the rows do."""
+        return self.form.wrapped if isinstance(self.form, RowForm) else None
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -189,7 +194,7 @@ def read_tables(
     first = 0
     for source in sources:
         theirs = pa.schema([item.with_name(source.names.get(item.name, item.name)) for item in found])
-        for batch in format_of(source.file).batches(source.file, theirs):
+        for batch in format_of(source.file, source.wrapped).batches(source.file, theirs):
             conformed = _conform(source.file, batch, theirs, found)
             yield _with_cells(conformed, schema, cells, first)
             first += batch.num_rows

@@ -1,6 +1,8 @@
 """Files of every format and in every state, as rows."""
 
 import json
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors.errors import FormatError
-from rag_descriptors.traces import formats
+from rag_descriptors.traces import formats, json_rows
 from rag_descriptors.traces.readers import is_mixed, open_traces, parse_mixed
 
 MANY = formats.ROWS_AT_ONCE + 1
@@ -63,8 +65,16 @@ def test_json_lines_and_arrays(file, ending, content, expected):
         (b'{"a": "\xff"}', "line 1: no JSON"),
         (b'{\n  "a": 1\n}', "line 1: no JSON"),  # one object is for .json
         (b'[{"a": 1}, 5]', "item 1: found a int where an object"),
-        (b'[{"a": 1}', "the array: no JSON"),
-        (b'[1]\n{"a": 1}', "the array: no JSON"),
+        (b'[{"a": 1}', "item 1: no JSON: Expecting value"),
+        (b"[", "item 0: no JSON"),
+        (b'[{"a": 1},]', "item 1: no JSON"),
+        (b'[,{"a": 1}]', "item 0: no JSON"),
+        (b'[{"a": 1} {"a": 2}]', "item 1: no JSON"),
+        (b'[{"a": 1}, {"a" 2}, {"a": 3}]', "item 1: no JSON: Expecting ':' delimiter. One object"),
+        (b'[{"a": 1}, {"a": "\xff"}]', "item 0, or one behind it: no JSON: 'utf-8' codec"),
+        (b"[" * 100_000 + b"]" * 100_000, "item 0: no JSON"),
+        (b'[{"a": 1}]\n{"a": 2}', "after the array: no JSON: Extra data"),
+        (b'[{"a": 1}]]', "after the array: no JSON: Extra data"),
         (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "line 1: no JSON"),
     ],
 )
@@ -73,6 +83,40 @@ def test_a_bad_line_is_named(file, content, place):
     with pytest.raises(FormatError) as error:
         open_traces([path])
     assert str(error.value).startswith(f"{path}, {place}")
+
+
+ARRAYS = [
+    [],
+    [{}],
+    [{"a": 12, "b": [-0.5, 1e300, True, None]}, {"a": "]},{", "b": {"c": []}}],
+    [{"a": '\\"é\u2028😀'}, {"a": " \\ "}, {"long": "x" * 500}, {"a": 1}],
+]
+
+
+@pytest.mark.parametrize("values", ARRAYS, ids=range(len(ARRAYS)))
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("chars", [1, 2, 3, 7, 64])
+def test_arrays_are_read_piece_by_piece(file, monkeypatch, values, indent, chars):
+    monkeypatch.setattr(json_rows, "ARRAY_CHARS", chars)
+    for is_ascii in (True, False):
+        path = file("t.json", f" {json.dumps(values, indent=indent, ensure_ascii=is_ascii)} \r\n")
+        assert list(formats.JSON.rows(Path(path))) == values
+
+
+@pytest.mark.parametrize("chars", [1, 2, 3, 1000])
+def test_lone_surrogates_in_pieces_of_arrays(file, monkeypatch, chars):
+    monkeypatch.setattr(json_rows, "ARRAY_CHARS", chars)
+    path = file("t.json", b'[{"a": "x\xed\xa0\x80y"}, {"a": "\\udc00"}, {"a": "\\ud83d\\ude00"}]')
+    assert list(formats.JSON.rows(Path(path))) == [{"a": "x�y"}, {"a": "�"}, {"a": "😀"}]
+
+
+def test_an_array_is_not_read_whole(file):
+    """What is wrong far behind the first items is not met with them."""
+    items = ",".join([json.dumps({"a": "x" * 1000})] * 3000)
+    with closing(formats.JSON.rows(Path(file("t.json", f"[{items}, not json")))) as found:
+        assert list(islice(found, 2000)) == [{"a": "x" * 1000}] * 2000
+        with pytest.raises(FormatError, match=r"t\.json, item 3000: no JSON"):
+            list(found)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +195,14 @@ def test_values_of_several_kinds_come_back(file):
     (batch,) = open_traces([path]).batches()
     assert is_mixed(batch.schema.field("a"))
     assert parse_mixed(batch["a"]) == values
+
+
+def test_cells_that_are_held_as_json_are_strict(file, arrow):
+    inputs = [
+        file("1.jsonl", '{"a": NaN}\n{"a": [1, Infinity]}\n{"a": {"x": 1e400, "y": 0.5}}'),
+        arrow("2.parquet", a=[[0.5, float("nan")]]),
+    ]
+    assert [row["a"] for row in rows(*inputs)] == [None, "[1, null]", '{"x": null, "y": 0.5}', "[0.5, null]"]
 
 
 def test_what_the_system_says_stays_as_it_is():
@@ -237,7 +289,10 @@ def test_columns_of_tables_take_the_keys_of_all(arrow):
         ('a\n"[""x|y"", ""z""]"\n', [{"a": '["x|y", "z"]'}]),
         ("a,b\n007,1e3\n", [{"a": "007", "b": "1e3"}]),
         ("a,b\n", []),
+        ('a,b\r"x\ry",2\r3,4', [{"a": "x\ry", "b": "2"}, {"a": "3", "b": "4"}]),  # Excel's "CSV (Macintosh)"
+        ("a" * 140_000 + "\n1\n", [{"a" * 140_000: "1"}]),
     ],
+    ids=range(9),
 )
 def test_csv_cells_are_texts(file, content, expected):
     path = file("t.csv", content)
@@ -251,6 +306,7 @@ def test_csv_cells_are_texts(file, content, expected):
         ('a\n"x\ny\nz\n', 6),
         ('a\n"x', 1),
         ('a\n"', 0),
+        ('a,b\r1,"x\r2,3\r', 6),
         ('a,b\n1,"', 0),
         ('a,b\n1,"\n', 1),
         ('a,b\r\n1,"x\r\n2,3\r\n', 8),
@@ -311,6 +367,8 @@ def test_the_type_of_a_csv_column_does_not_hang_on_its_first_cells(file, place):
             "a\né\n".encode("latin-1"),
             "t.csv is no UTF-8. Save it as CSV UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8 t.csv > utf8",
         ),
+        ("t.csv", b"a,b\r1,2\r3\r", "row 1: 1 cells where the header has 2"),
+        ("t.csv", b"a;b\r1;2\r", "one name, 'a;b'. Columns stand between commas"),
         ("t.csv", "é\na\n".encode("latin-1"), "t.csv is no UTF-8"),
         (
             "t.csv",

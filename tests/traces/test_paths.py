@@ -124,12 +124,31 @@ QUESTIONS = [
         "a\nb",
     ),
     ([{"message.role": "user", "message.content": "What?"}], "What?"),
+    ([{"type": "HumanMessage", "content": "What?"}, {"type": "AIMessageChunk", "content": "A."}], "What?"),
+    ([{"role": "USER", "content": [{"type": "input_text", "text": "What?"}, {"type": "input_image"}]}], "What?"),
+    ([{"type": "constructor", "kwargs": {"content": "What?"}}], "What?"),
+    ([{"role": "assistant", "content": "A."}], None),
+    (
+        [
+            {"role": "user", "content": "What?"},
+            {"role": "user", "content": [{"type": "tool_result", "content": "x"}]},
+        ],
+        "What?",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("value", "text"), QUESTIONS, ids=[str(n) for n in range(len(QUESTIONS))])
 def test_questions(value, text):
     assert question_text(value) == text
+
+
+DUMPED = {"lc": 1, "type": "constructor", "id": ["AIMessage"], "kwargs": {"content": "B.", "type": "ai"}}
+LLM_RESULT = {"generations": [[{"text": "A.", "type": "ChatGeneration", "message": DUMPED}]], "type": "LLMResult"}
+RESPONSES = [
+    {"type": "reasoning", "summary": []},
+    {"type": "message", "content": [{"type": "output_text", "text": "A."}, {"type": "output_text", "text": "B."}]},
+]
 
 
 @pytest.mark.parametrize(
@@ -143,6 +162,14 @@ def test_questions(value, text):
         ([{"role": "assistant", "content": "A."}, {"role": "user", "content": "Thanks."}], "A."),
         ([{"type": "ai", "content": "A."}], "A."),
         ({"documents": ["x"], "k": 3}, None),
+        (LLM_RESULT, "A."),
+        ({"generations": [[{"text": "A.", "type": "ChatGenerationChunk"}]]}, "A."),
+        ({"generations": [[{"text": "", "type": "ChatGeneration", "message": DUMPED}]]}, "B."),
+        ([{"type": "AIMessageChunk", "content": "A."}, {"type": "ToolMessageChunk", "content": "x"}], "A."),
+        ({"output": RESPONSES}, "A.\nB."),
+        *(([{"role": role, "content": "x"}], None) for role in ("user", "system", "developer", "tool", "function")),
+        *(([{"type": kind, "content": "x"}], None) for kind in ("reasoning", "thinking", "blob", "tool_call_response")),
+        ([{"type": "function_call_output", "output": "x"}], None),
     ],
 )
 def test_answers(value, text):

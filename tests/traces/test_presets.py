@@ -58,6 +58,7 @@ TABLES = {
     "langchain_qa.jsonl": [(OPENS, [DOME, PIPE], NINE, None)],
     "llamaindex.jsonl": [(OPENS, [DOME, PIPE], NINE, AT_NINE), (KEPT, [LOG, None], ILSE, BRANDT)],
     "haystack.jsonl": [(OPENS, [DOME, PIPE], NINE, None), (KEPT, [LOG, None], ILSE, None)],
+    "haystack_dict.jsonl": [(OPENS, [DOME, PIPE], NINE, None), (KEPT, [LOG, None], ILSE, None)],
 }
 
 
@@ -116,6 +117,27 @@ def test_other_columns_are_kept():
         "embedding": None,
         "page": 3,
     }
+
+
+NO_OBJECT = {"init_parameters": None}  # the second row holds none
+
+
+def test_what_stands_beside_a_wrapped_row_is_kept(tmp_path):
+    wrapped = {"type": "GeneratedAnswer", "init_parameters": {"query": "q", "documents": ["N"], "meta": {"k": 1}}}
+    rows = [{"n": 1, **wrapped}, {"n": 2, "type": "GeneratedAnswer", "init_parameters": None}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found, _, _ = read(tmp_path / "t.jsonl", "haystack")
+    assert found == [
+        {"n": 1, "type": "GeneratedAnswer", "question": "q", "contexts": ["N"], "meta": {"k": 1}, **NO_OBJECT},
+        {"n": 2, "type": "GeneratedAnswer", "question": None, "contexts": None, "meta": None, **NO_OBJECT},
+    ]
+
+
+def test_both_forms_of_haystack_are_read_together():
+    names = ["haystack.jsonl", "haystack_dict.jsonl"]
+    traces = open_traces([str(SAMPLES / name) for name in names], "auto")
+    found = [question for batch in traces.batches() for question in batch["question"].to_pylist()]
+    assert (traces.preset, found) == ("haystack", [OPENS, KEPT] * 2)
 
 
 def test_the_ideal_contexts_of_deepeval_are_split_too():

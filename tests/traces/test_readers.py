@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -197,6 +198,19 @@ def test_a_limit_counts_over_all_files(file, arrow, name, limit, n):
         for place in (1, 2)
     )
     assert [row["a"] for row in rows(first, second, limit=limit)] == (cells * 2)[:n]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, None])
+def test_a_limit_counts_the_traces_that_are_read(file, limit):
+    """Each of five traces has no question, no response and no retriever."""
+    spans = [{"trace_id": f"t{n}", "id": "s", "run_type": "chain"} for n in range(5)]
+    traces = open_traces([file("t.jsonl", "\n".join(map(json.dumps, spans)))], "langsmith")
+    n = 5 if limit is None else limit
+    assert [row["trace_id"] for batch in traces.batches(limit) for row in batch.to_pylist()] == [
+        f"t{place}" for place in range(n)
+    ]
+    missing = ("retriever span", "question", "response")
+    assert traces.unused == Counter({f"traces without a {what}": n for what in missing if n})
 
 
 def test_a_limit_closes_the_file():

@@ -9,7 +9,7 @@ import pytest
 
 from rag_descriptors.errors import FormatError, OptionError
 from rag_descriptors.traces.presets import PHOENIX_DOCUMENTS, PHOENIX_JOINED, PRESETS, RAGAS
-from rag_descriptors.traces.recognition import LOOKED_AT, form_of, recognised
+from rag_descriptors.traces.recognition import LOOKED_AT, forms_of, recognised
 
 
 @pytest.fixture
@@ -97,20 +97,29 @@ def test_files_without_rows(file):
 # --- a preset that was named
 
 
-def test_the_form_of_a_preset(file):
-    assert form_of(file("t.csv", "question", "contexts", "answer"), "ragas") is RAGAS
-    assert form_of(file("t.csv", "question", "other"), "ragas") is RAGAS  # no mark, and a column it knows
-    assert form_of(file("t.jsonl"), "ragas") is RAGAS
-    assert form_of(file("t.csv", "context.span_id", "document_position", "input", "reference"), "phoenix") is (
-        PHOENIX_DOCUMENTS
-    )
-    assert form_of(file("t.csv", "input", "output", "context"), "phoenix") is PHOENIX_JOINED
-    assert form_of(file("t.csv", "q"), None) is None
+@pytest.mark.parametrize(
+    ("columns", "preset", "form"),
+    [
+        (("question", "contexts", "answer"), "ragas", RAGAS),
+        (("question", "other"), "ragas", RAGAS),  # no mark, and a column it knows
+        (("context.span_id", "document_position", "input", "reference"), "phoenix", PHOENIX_DOCUMENTS),
+        (("input", "output", "context"), "phoenix", PHOENIX_JOINED),
+        (("q",), None, None),
+    ],
+)
+def test_the_form_of_a_preset(file, columns, preset, form):
+    assert forms_of([file("t.csv", *columns)], preset) == [form]
+
+
+def test_files_without_rows_have_the_form_of_the_others(file):
+    empty, documents = file("1.jsonl"), file("2.csv", "context.span_id", "document_position", "input", "document")
+    assert forms_of([empty, documents, file("3.jsonl")], "phoenix") == [PHOENIX_DOCUMENTS] * 3
+    assert forms_of([empty], "phoenix") == [PRESETS["phoenix"][0]]
 
 
 def test_spans_with_nothing_but_an_id_may_be_what_they_are_said_to_be(file):
     path = file("t.jsonl", {"trace_id": "t"})
-    assert form_of(path, "langfuse") is PRESETS["langfuse"][0]
+    assert forms_of([path], "langfuse") == [PRESETS["langfuse"][0]]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +134,7 @@ def test_spans_with_nothing_but_an_id_may_be_what_they_are_said_to_be(file):
 def test_a_preset_that_does_not_fit(file, row, preset, says):
     path = file("t.jsonl", row)
     with pytest.raises(OptionError) as error:
-        form_of(path, preset)
+        forms_of([path], preset)
     assert str(error.value).startswith(f"preset {preset!r} does not fit {path}: it has ")
     assert says in str(error.value)
 

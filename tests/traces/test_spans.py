@@ -68,6 +68,20 @@ def test_a_retriever_asks_its_query_and_answers_nothing():
     assert read(t="t", kind="chain", query="own", input="q").question == "q"
 
 
+def test_the_first_path_with_a_text_counts():
+    tokens = '{"prompt_tokens": 3, "completion_tokens": 5}'
+    attributes = {
+        "input.value": "q",
+        "output.value": tokens,
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "a",
+    }
+    span = read(OPENINFERENCE, trace_id="t", attributes=attributes)
+    assert (span.question, span.response) == ("q", "a")
+    assert read(t="t", kind="retriever", query={"k": 3, "filter": None}, input="q").question == "q"
+    assert read(t="t", output=tokens).response is None
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [
@@ -157,6 +171,11 @@ def test_documents(value, texts):
         ({"page_content": "N", "id": "x", "metadata": {"score": 0.5}}, "x", 0.5),
         ({"page_content": "N", "metadata": {"relevance_score": "0.5"}}, None, 0.5),
         ({"lc": 1, "kwargs": {"page_content": "N", "id": "x", "metadata": {"score": 0.5}}}, "x", 0.5),
+        ({"lc": 1, "id": ["langchain", "Document"], "kwargs": {"page_content": "N", "id": "x"}}, "x", None),
+        ({"lc": 1, "id": ["langchain", "Document"], "kwargs": {"page_content": "N"}}, None, None),
+        ({"text": "N", "id": {"$oid": "x"}, "doc_id": "y"}, "y", None),
+        ({"text": "N", "id": True}, None, None),
+        ({"text": "N", "id": 0}, "0", None),
         ({"node": {"text": "N", "id_": "x"}, "score": 0.5}, "x", 0.5),
         ({"document.content": "N", "document.id": 7, "document.score": 1}, "7", 1.0),
         ({"document": {"content": "N", "id": "x", "score": 0.5}}, "x", 0.5),

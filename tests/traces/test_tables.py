@@ -203,13 +203,30 @@ def test_a_separator_is_not_for_spans(file):
         open_traces([path], "langsmith", separator="|")
 
 
-def test_spans_and_tables_are_read_apart(file):
-    inputs = [
-        file("1.jsonl", {"context.trace_id": "t", "span_kind": "CHAIN"}),
-        file("2.jsonl", {"input": "q", "output": "a", "context": "N"}),
+def test_files_with_rows_of_different_kinds_are_read_apart(file):
+    """Spans and documents of the same traces would give the same contexts twice."""
+    spans = file("1.jsonl", {"context.trace_id": "t", "span_kind": "RETRIEVER"})
+    documents = file("2.jsonl", {"context.trace_id": "t", "document_position": 0, "input": "q", "document": "N"})
+    joined = file("3.jsonl", {"input": "q", "output": "a", "context": "N"})
+    more = file("4.jsonl", {"context.trace_id": "u", "span_kind": "CHAIN"})
+    for inputs, says in [
+        ([spans, joined], f"one row a span in {spans}; one row a trace in {joined}"),
+        ([joined, documents], f"one row a trace in {joined}; one row a document in {documents}"),
+        ([spans, documents, more], f"one row a span in {spans}, {more}; one row a document in {documents}"),
+    ]:
+        with pytest.raises(OptionError) as error:
+            open_traces(inputs, "phoenix")
+        assert str(error.value) == f"preset 'phoenix': {says}. Read them apart."
+
+
+def test_a_file_without_rows_is_read_with_the_others(file):
+    documents = {"context.trace_id": "t", "document_position": 0, "input": "q", "document": "N"}
+    found = rows([file("1.jsonl"), file("2.jsonl", documents)], "phoenix")
+    assert [(row["question"], row["contexts"]) for row in found] == [("q", ["N"])]
+    joined = {"input": "q", "output": "a", "context": "N"}
+    assert rows([file("3.jsonl"), file("4.jsonl", joined)], "phoenix") == [
+        {"question": "q", "response": "a", "contexts": "N"}
     ]
-    with pytest.raises(OptionError, match=r"2\.jsonl: one row a trace, where other files have spans. Read them apart"):
-        open_traces(inputs, "phoenix")
 
 
 @pytest.mark.parametrize("options", [{"preset": "raga"}, {"rows": "traces"}, {"preset": "", "rows": "x"}])
