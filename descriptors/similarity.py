@@ -163,7 +163,7 @@ def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     with np.errstate(all="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)).astype(np.float32)
         usable = np.isfinite(lengths) & (lengths > 0)
-        return (vectors / np.where(usable, lengths, np.nan)[:, None]).astype(np.float32)
+        return (vectors / np.where(usable, lengths, np.nan)[:, None]).astype(np.float32, copy=False)
 
 
 def _reasons(unread: Mapping[str, tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]) -> pa.StringArray:

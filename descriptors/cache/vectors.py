@@ -1,6 +1,6 @@
 """An embedder that encodes each distinct text once."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -44,7 +44,7 @@ class CachedEmbedder:
         self._meter = meter
         self._progress = progress
         self._unkept: dict[bytes, bytes] = {}
-        self._recent: dict[tuple[str, str], bytes] = {}
+        self._at_hand = defaultdict[str, dict[str, bytes]](dict)
         self._filled = 0
 
     def identity(self, role: Role) -> Mapping[str, Any]:
@@ -58,7 +58,8 @@ class CachedEmbedder:
     def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
         """Return one vector per text; `texts` are distinct."""
         identity = identity_key(self._embedder, role)
-        recent = {text: self._recent[identity, text] for text in texts if (identity, text) in self._recent}
+        at_hand = self._at_hand[identity]
+        recent = {text: at_hand[text] for text in texts if text in at_hand}
         answers = recent | self._find([text for text in texts if text not in recent], role, identity, recent.values())
         return self._unpack([answers[text] for text in texts])
 
@@ -85,17 +86,17 @@ class CachedEmbedder:
     def _remember(self, identity: str, answers: Mapping[str, bytes]) -> None:
         """Keep answers at hand; all older ones go when they fill the room that there is."""
         if self._filled > ROOM:
-            self._recent.clear()
+            self._at_hand.clear()
             self._filled = 0
-        self._recent |= {(identity, text): answer for text, answer in answers.items()}
+        self._at_hand[identity] |= answers
         self._filled += sum(len(text) + len(answer) for text, answer in answers.items())
 
     def _known(self, keys: Sequence[bytes], others: Collection[bytes]) -> dict[bytes, bytes]:
         """Return what the cache has, without entries that can't be vectors of one model, as `others` are."""
         found = self._cache.get(keys) | {key: self._unkept[key] for key in keys if key in self._unkept}
-        answers = [*found.values(), *others]
-        sizes = Counter(len(answer) for answer in answers if len(answer) > ITEM and len(answer) % ITEM == 0)
-        size = max(sizes, key=sizes.__getitem__, default=0)
+        sizes = Counter(map(len, [*found.values(), *others]))
+        possible = (size for size in sizes if size > ITEM and size % ITEM == 0)
+        size = max(possible, key=sizes.__getitem__, default=0)
         sound = {key: value for key, value in found.items() if len(value) == size}
         if len(sound) < len(found):
             self._cache.warn("entries of the cache hold no vectors; they are worked out again.")
@@ -108,7 +109,7 @@ class CachedEmbedder:
         self._unkept |= {key: answer for key, answer in answers.items() if key not in finite}
 
     def _unpack(self, answers: Sequence[bytes]) -> Embeddings:
-        if len({len(answer) for answer in answers}) > 1:
+        if len({*map(len, answers)}) > 1:
             raise ModelError(
                 f"{self._embedder!r} gave vectors of different lengths under one identity. "
                 "Let its identity name all that changes a vector, and clear the cache."
@@ -154,5 +155,5 @@ class UnusedEmbedder(CachedEmbedder):
 
 def _unpack(answers: Sequence[bytes]) -> Embeddings:
     """Return stored answers as arrays: each is an int32 of unread tokens, then the float32 vector."""
-    table = np.frombuffer(b"".join(answers), np.int32).reshape(len(answers), -1)
-    return Embeddings(np.ascontiguousarray(table[:, 1:]).view(np.float32), table[:, 0])
+    table = np.frombuffer(bytearray().join(answers), np.int32).reshape(len(answers), -1)
+    return Embeddings(table.view(np.float32)[:, 1:], table[:, 0])
