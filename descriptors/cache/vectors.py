@@ -79,7 +79,8 @@ class CachedEmbedder:
             n_encoded += len(encoded)
             self._progress.advance(len(places))
         answers = {text: known[key] for text, key in zip(texts, keys, strict=True)}
-        self._meter.count(keys, np.array([any(answer[:ITEM]) for answer in answers.values()], bool), n_encoded=n_encoded)
+        is_cut = np.array([any(answer[:ITEM]) for answer in answers.values()], bool)
+        self._meter.count(keys, is_cut, n_encoded=n_encoded)
         self._remember(identity, answers)
         return answers
 
