@@ -35,7 +35,6 @@ __all__ = [
     "trace_schema",
 ]
 
-
 IN_PANDERA = {"output_schema": "frames", "trace_schema": "traces"}
 
 

@@ -79,18 +79,18 @@ class CachedEmbedder:
             n_encoded += len(encoded)
             self._progress.advance(len(places))
         answers = {text: known[key] for text, key in zip(texts, keys, strict=True)}
-        is_cut = np.array([any(answer[:ITEM]) for answer in answers.values()], bool)
-        self._meter.count(keys, is_cut, n_encoded=n_encoded)
+        unread = np.frombuffer(b"".join(answers[text][:ITEM] for text in texts), np.int32)
+        self._meter.count(keys, unread > 0, n_encoded=n_encoded)
         self._remember(identity, answers)
         return answers
 
     def _remember(self, identity: str, answers: Mapping[str, bytes]) -> None:
-        """Keep answers at hand; all older ones go when they fill the room that there is."""
+        """Keep answers at hand; all go when they take more room than there is."""
+        self._at_hand[identity] |= answers
+        self._filled += sum(len(text) + len(answer) for text, answer in answers.items())
         if self._filled > ROOM:
             self._at_hand.clear()
             self._filled = 0
-        self._at_hand[identity] |= answers
-        self._filled += sum(len(text) + len(answer) for text, answer in answers.items())
 
     def _known(self, keys: Sequence[bytes], others: Collection[bytes]) -> dict[bytes, bytes]:
         """Return what the cache has, without entries that can't be vectors of one model, as `others` are."""
