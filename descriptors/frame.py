@@ -8,14 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pandera.errors import SchemaErrors
 
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import PlanError, ScoringError
 from rag_descriptors.longframe import LongFrame
 from rag_descriptors.models.calls import STOP
 from rag_descriptors.planning import OnConflict, OnError, input_schema, plan
-from rag_descriptors.schemas import output_schema
 from rag_descriptors.scoring import CacheLike, Run
 from rag_descriptors.summary import RunSummary
 from rag_descriptors.traces.columns import to_column
@@ -193,6 +191,10 @@ def _float_lists(lists: pa.ListArray) -> list[list[float] | None]:
 
 
 def _validate(columns: pd.DataFrame, fields: pa.Schema) -> None:
+    from pandera.errors import SchemaErrors  # noqa: PLC0415 - takes long, and files need no pandera
+
+    from rag_descriptors.schemas import output_schema  # noqa: PLC0415 - made of pandera
+
     try:
         output_schema(fields).validate(columns, lazy=True)
     except SchemaErrors as error:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_descriptors.base import PairScores
 from rag_descriptors.errors import ModelError
@@ -22,7 +23,7 @@ LongContext = Literal["truncate", "window_max", "error"]
 CONTEXT_TOO_LONG = "context_too_long"
 UNUSABLE_VECTOR = "unusable_vector"
 UNREAD = "the last {} tokens of the {} were not read"
-PAIRS_AT_ONCE = 16384
+PAIRS_AT_ONCE = 1024  # their vectors fit into a core's cache
 Floats = npt.NDArray[np.float64]
 
 
@@ -110,11 +111,11 @@ class SemanticSimilarity:
                 f"length {read.vectors.shape[1]}. They must be of one length."
             )
         cosines = _best_cosines(asked.vectors, read.vectors, q, c, offsets)
-        unread = {"question": asked.unread[q], "context": np.add.reduceat(read.unread, offsets[:-1])[c]}
-        is_cut = unread["question"] + unread["context"] > 0
+        unread = {"question": (asked.unread, q), "context": (np.add.reduceat(read.unread, offsets[:-1]), c)}
+        is_cut = np.any([counts[places] > 0 for counts, places in unread.values()], axis=0)
         too_long = is_cut if self.long_context == "error" else np.zeros_like(is_cut)
         values = np.where(too_long, np.nan, self._scale(cosines))
-        return PairScores(values, _reasons(unread), _failures(values, too_long))
+        return PairScores(values, _reasons(unread) if is_cut.any() else None, _failures(values, too_long))
 
     def _embed_contexts(self, texts: list[str]) -> tuple[Embeddings, npt.NDArray[np.int64]]:
         """Return the vectors of all windows of all texts, each distinct one embedded once, and each text's offsets."""
@@ -162,16 +163,19 @@ def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     with np.errstate(all="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)).astype(np.float32)
         usable = np.isfinite(lengths) & (lengths > 0)
-        return (vectors / np.where(usable, lengths, np.nan)[:, None]).astype(np.float32)
+        return (vectors / np.where(usable, lengths, np.nan)[:, None]).astype(np.float32, copy=False)
 
 
-def _reasons(unread: Mapping[str, npt.NDArray[np.int32]]) -> pa.StringArray | None:
-    """Return a text for each pair of which not all was read; `unread` counts tokens by what they belong to."""
-    if not any(counts.any() for counts in unread.values()):
-        return None
-    pairs = zip(*unread.values(), strict=True)
-    reasons = [[UNREAD.format(n, kind) for kind, n in zip(unread, counts, strict=True) if n] for counts in pairs]
-    return pa.array([", ".join(texts) or None for texts in reasons], pa.string())
+def _reasons(unread: Mapping[str, tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]) -> pa.StringArray:
+    """Return a text for each pair of which not all was read, null for the others.
+
+    `unread` gives, by what the tokens belong to, the count of each distinct text, and the text of each pair.
+    """
+    told = [
+        pa.array([UNREAD.format(n, kind) if n else None for n in counts], pa.string()).take(pa.array(places))
+        for kind, (counts, places) in unread.items()
+    ]
+    return pc.coalesce(pc.binary_join_element_wise(*told, ", "), *told)
 
 
 def _failures(values: Floats, too_long: npt.NDArray[np.bool_]) -> pa.StringArray | None:

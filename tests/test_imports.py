@@ -44,6 +44,12 @@ def test_nothing_heavy_is_loaded(code):
     assert modules & {*HEAVY, "descriptors", "schemas"} == set()
 
 
+def test_files_need_no_pandera():
+    modules = loaded("import rag_descriptors.cli, rag_descriptors.schemas")
+    assert "rag_descriptors.schemas.scores" in modules
+    assert modules & {"pandera", "pydantic"} == set()
+
+
 def test_public_names():
     public = {name for name, item in vars(rag_descriptors).items() if name[0] != "_" and not is_module(item)}
     assert sorted(public) == rag_descriptors.__all__

@@ -1,7 +1,7 @@
 """An embedder that encodes each distinct text once."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,13 @@ __all__ = ["CachedEmbedder", "UnusedEmbedder"]
 
 VECTOR = "vector"
 ITEM = 4  # bytes of an int32 or a float32
+ROOM = 64 * 1024 * 1024  # bytes of texts and answers at hand, about
 
 
 class CachedEmbedder:
     """An embedder that looks into a cache first, and stores what it has to encode as soon as it is known.
+
+    The answers found last stay at hand, as far as they need little room: batch after batch holds much the same texts.
 
     Args:
         embedder: What encodes.
@@ -41,6 +44,8 @@ class CachedEmbedder:
         self._meter = meter
         self._progress = progress
         self._unkept: dict[bytes, bytes] = {}
+        self._at_hand = defaultdict[str, dict[str, bytes]](dict)
+        self._filled = 0
 
     def identity(self, role: Role) -> Mapping[str, Any]:
         """Return the identity of the embedder itself."""
@@ -53,28 +58,46 @@ class CachedEmbedder:
     def embed(self, texts: Sequence[str], role: Role) -> Embeddings:
         """Return one vector per text; `texts` are distinct."""
         identity = identity_key(self._embedder, role)
+        at_hand = self._at_hand[identity]
+        recent = {text: at_hand[text] for text in texts if text in at_hand}
+        answers = recent | self._find([text for text in texts if text not in recent], role, identity, recent.values())
+        return self._unpack([answers[text] for text in texts])
+
+    def _find(self, texts: Sequence[str], role: Role, identity: str, others: Collection[bytes]) -> dict[str, bytes]:
+        """Return the answers to texts that are not at hand, from the cache or the embedder, and count the texts."""
         keys = [digest(VECTOR, identity, text) for text in texts]
-        known = self._known(keys)
+        known = self._known(keys, others)
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
         missing.sort(key=lambda place: len(texts[place]), reverse=True)
         first, n_encoded = int(len(missing) * (self._start or 0)), 0
         for places in blocks(missing[first:] + missing[:first]):
-            known |= {} if self._start is None else self._known([keys[place] for place in places])
+            known |= {} if self._start is None else self._known([keys[place] for place in places], others)
             left = [place for place in places if keys[place] not in known]
             encoded = self._encode({keys[place]: texts[place] for place in left}, role)
             known |= encoded
             n_encoded += len(encoded)
             self._progress.advance(len(places))
-        embeddings = self._unpack([known[key] for key in keys])
-        self._meter.count(keys, embeddings.unread > 0, n_encoded=n_encoded)
-        return embeddings
+        answers = {text: known[key] for text, key in zip(texts, keys, strict=True)}
+        unread = np.frombuffer(b"".join(answers[text][:ITEM] for text in texts), np.int32)
+        self._meter.count(keys, unread > 0, n_encoded=n_encoded)
+        self._remember(identity, answers)
+        return answers
 
-    def _known(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return what the cache has, without entries that can't be vectors of one model."""
+    def _remember(self, identity: str, answers: Mapping[str, bytes]) -> None:
+        """Keep answers at hand; all go when they take more room than there is."""
+        self._at_hand[identity] |= answers
+        self._filled += sum(len(text) + len(answer) for text, answer in answers.items())
+        if self._filled > ROOM:
+            self._at_hand.clear()
+            self._filled = 0
+
+    def _known(self, keys: Sequence[bytes], others: Collection[bytes]) -> dict[bytes, bytes]:
+        """Return what the cache has, without entries that can't be vectors of one model, as `others` are."""
         found = self._cache.get(keys) | {key: self._unkept[key] for key in keys if key in self._unkept}
-        sizes = Counter(len(value) for value in found.values() if len(value) > ITEM and len(value) % ITEM == 0)
-        size = max(sizes, key=sizes.__getitem__, default=0)
+        sizes = Counter(map(len, [*found.values(), *others]))
+        possible = (size for size in sizes if size > ITEM and size % ITEM == 0)
+        size = max(possible, key=sizes.__getitem__, default=0)
         sound = {key: value for key, value in found.items() if len(value) == size}
         if len(sound) < len(found):
             self._cache.warn("entries of the cache hold no vectors; they are worked out again.")
@@ -87,7 +110,7 @@ class CachedEmbedder:
         self._unkept |= {key: answer for key, answer in answers.items() if key not in finite}
 
     def _unpack(self, answers: Sequence[bytes]) -> Embeddings:
-        if len({len(answer) for answer in answers}) > 1:
+        if len({*map(len, answers)}) > 1:
             raise ModelError(
                 f"{self._embedder!r} gave vectors of different lengths under one identity. "
                 "Let its identity name all that changes a vector, and clear the cache."
@@ -133,5 +156,5 @@ class UnusedEmbedder(CachedEmbedder):
 
 def _unpack(answers: Sequence[bytes]) -> Embeddings:
     """Return stored answers as arrays: each is an int32 of unread tokens, then the float32 vector."""
-    table = np.frombuffer(b"".join(answers), np.int32).reshape(len(answers), -1)
-    return Embeddings(np.ascontiguousarray(table[:, 1:]).view(np.float32), table[:, 0])
+    table = np.frombuffer(bytearray().join(answers), np.int32).reshape(len(answers), -1)
+    return Embeddings(table.view(np.float32)[:, 1:], table[:, 0])

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 
+from rag_descriptors.cache import vectors
 from rag_descriptors.cache.keys import FIRST_BLOCK, digest
 from rag_descriptors.cache.meters import TextMeter
 from rag_descriptors.cache.vectors import CachedEmbedder, UnusedEmbedder
@@ -36,6 +37,42 @@ def test_only_unknown_texts_are_encoded_the_longest_first(cached):
     embedder.embed(["aa", "a"], "query")
     embedder.embed(["b", "a", "bbb"], "query")
     assert fake.texts == ["aa", "a", "bbb", "b"]
+
+
+@pytest.mark.parametrize(
+    ("room", "encoded"),
+    [
+        (vectors.ROOM, ["b b", "a", "c"]),
+        (1, ["b b", "a", "b b", "c", "a", "b b", "a"]),
+    ],
+)
+def test_answers_stay_at_hand_as_long_as_there_is_room(cached, cache, meter, monkeypatch, room, encoded):
+    monkeypatch.setattr(vectors, "ROOM", room)
+    fake = FakeEmbedder(max_tokens=1)
+    embedder = cached(fake)
+    embedder.embed(["a", "b b"], "query")
+    cache.clear()
+    embedder.embed(["b b", "c", "a"], "query")
+    cache.clear()
+    last = embedder.embed(["a", "b b"], "query")
+    assert fake.texts == encoded
+    assert np.array_equal(last.vectors, FakeEmbedder(max_tokens=1).embed(["a", "b b"], "query").vectors)
+    assert last.unread.tolist() == [0, 1]
+    assert (meter.distinct, meter.cut, meter.encoded) == (3, 1, len(encoded))
+
+
+def test_answers_at_hand_are_those_of_one_identity(cached):
+    class Signed(FakeEmbedder):
+        def identity(self, role):
+            return {**super().identity(role), "role": role}
+
+        def embed(self, texts, role):
+            vectors = super().embed(texts, role).vectors
+            return Embeddings(vectors if role == "query" else -vectors, np.zeros(len(texts), np.int32))
+
+    embedder = cached(Signed())
+    asked, read = embedder.embed(["a"], "query"), embedder.embed(["a"], "document")
+    assert np.array_equal(asked.vectors, -read.vectors)
 
 
 def test_many_texts_are_stored_block_by_block(cached, cache):
@@ -185,6 +222,18 @@ def test_an_entry_that_is_no_vector_is_worked_out_again(cached, cache):
     with pytest.warns(CacheWarning, match="hold no vectors"):
         cached(again).embed(texts, "query")
     assert again.texts == ["b"]
+
+
+def test_an_entry_among_new_texts_is_held_against_the_answers_at_hand(cached, cache):
+    fake = FakeEmbedder(n_dimensions=2)
+    embedder = cached(fake)
+    embedder.embed(["a", "b"], "query")
+    identity = json.dumps(dict(fake.identity("query")), sort_keys=True)
+    cache.put("vector", {digest("vector", identity, "c"): bytes(8)})
+    with pytest.warns(CacheWarning, match="hold no vectors"):
+        found = embedder.embed(["a", "b", "c"], "query")
+    assert fake.texts == ["a", "b", "c"]
+    assert found.vectors.shape == (3, 2)
 
 
 def test_processes_begin_at_places_of_their_own_and_look_again(cache, meter):

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from pandera.errors import SchemaError, SchemaErrors
 
+from rag_descriptors import schemas
 from rag_descriptors.schemas import (
     broken_columns,
     condition_field,
@@ -161,3 +162,8 @@ def test_a_trace_table_without_a_column(column):
     table = pd.DataFrame({"question": ["q"], "contexts": [["a"]]}).drop(columns=column)
     with pytest.raises(SchemaError, match=f"'{column}' not in dataframe"):
         trace_schema().validate(table)
+
+
+def test_a_name_that_no_schema_has():
+    with pytest.raises(AttributeError, match=r"module 'rag_descriptors\.schemas' has no attribute 'trace_schemas'"):
+        schemas.trace_schemas  # noqa: B018 - to look it up is the test
