@@ -107,7 +107,7 @@ def score(
     options, columns = merged(found, given)
     if options.output is None and not options.dry_run:
         raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
-    traces = open_inputs(inputs, options)
+    traces = open_inputs(inputs, options, found.descriptors, columns)
     check_places(traces.files, options)
     descriptors, columns = chosen(traces, found.descriptors, columns)
     shared: dict[str, Any] = {

@@ -912,6 +912,47 @@ def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
         assert [len(row["contexts"]) for row in load(output)] == counts
 
 
+SPLIT = [
+    ("", ["--contexts", "retrieved"]),
+    ("[columns]\ncontexts = 'retrieved'", []),
+    ("[[descriptors]]\ntype = 'Stub'\ninput = 'question'\ncontexts = 'retrieved'\nalias = 'cr'", []),
+]
+
+
+@pytest.mark.parametrize("others", ["question", "question,context"])
+@pytest.mark.parametrize(("config", "flags"), SPLIT, ids=["flag", "columns", "descriptor"])
+def test_a_separator_is_for_the_contexts_that_are_scored(command, stub, tmp_path, others, config, flags):
+    path, output = tmp_path / "in.csv", tmp_path / "o.jsonl"
+    path.write_text(f"{others},retrieved\n{','.join(['north?', 'a b'][: others.count(',') + 1])},N E\n")
+    written = stub()
+    written.write_text(config if config.startswith("[[") else f"{written.read_text()}\n{config}")
+    arguments = ["score", path, "-c", written, "-o", output, "--no-cache", "--separator", " ", *flags]
+    assert command(*arguments)[::2] == (0, "")
+    (row,) = load(output)
+    assert (row["retrieved"], row["cr"]) == (["N", "E"], 0.75)
+    assert row.get("context", "a b") == "a b"
+
+
+@pytest.mark.model
+def test_a_separator_for_a_column_that_is_named_without_a_configuration(command, tmp_path):
+    (tmp_path / "in.csv").write_text("question,retrieved\n,N E\n")
+    output = tmp_path / "o.jsonl"
+    arguments = ["score", tmp_path / "in.csv", "-o", output, "--no-cache", "--separator", " "]
+    assert command(*arguments, "--contexts", "retrieved")[::2] == (0, "")
+    assert load(output)[0]["retrieved"] == ["N", "E"]
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert "separator: ' ' needs a column of contexts" in one_message(err)
+
+
+def test_check_splits_as_score_does(command, stub, tmp_path):
+    (tmp_path / "in.csv").write_text("question,retrieved\nnorth?,N E\n")
+    config = stub(run="separator = ' '\n[columns]\ncontexts = 'retrieved'")
+    code, out, err = command("check", config, tmp_path / "in.csv")
+    assert (code, err) == (0, "")
+    assert "reads contexts: retrieved as list<item: string>, 0 missing" in out
+
+
 def test_what_could_not_be_used_says_what_stands_there(capsys):
     tell_of_unused({"documents without text": 2, "spans seen twice": 1})
     assert capsys.readouterr().err == (

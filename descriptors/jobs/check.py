@@ -19,6 +19,7 @@ from rag_descriptors.jobs.outputs import check_output, check_place
 from rag_descriptors.models.identity import identity_of
 from rag_descriptors.planning import OnConflict, input_schema
 from rag_descriptors.scoring import models_of
+from rag_descriptors.traces.columns import CONTEXTS
 from rag_descriptors.traces.readers import Traces, open_traces
 
 __all__ = ["Checked", "check", "check_places", "open_inputs"]
@@ -55,8 +56,9 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     errors: list[DescriptorError] = []
     config, wrong = _tried(lambda: read_config(path), errors) or (None, [])
     errors += [OptionError("\n".join(wrong))] if wrong else []
-    options, columns = merged(config or Config(), {})
-    traces = _tried(lambda: open_inputs(inputs, options), errors)
+    said = config or Config()
+    options, columns = merged(said, {})
+    traces = _tried(lambda: open_inputs(inputs, options, said.descriptors, columns), errors)
     if config is None or traces is None:
         return None, errors
     _tried(lambda: check_places(traces.files, options), errors)
@@ -71,15 +73,19 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     return _look(read, descriptors, columns, options.limit, errors), errors
 
 
-def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:
-    """Return the rows of the inputs, read as the options say.
+def open_inputs(
+    inputs: Sequence[str], options: ScoreOptions, descriptors: Sequence[Descriptor], columns: Mapping[str, str]
+) -> Traces:
+    """Return the rows of the inputs, read as the options say; the separator is for the contexts that will be read.
 
     Raises:
         OptionError: An input names no file, or a file of an unknown format; an option does not go with the files.
         FormatError: A file is not what its ending says.
     """
     rows: Any = options.rows  # checked there
-    return open_traces(inputs, options.preset, rows=rows, separator=options.separator)
+    read = [field.name for field in input_schema(descriptors) if field.type == CONTEXTS]
+    contexts = [columns.get(name, name) for name in (read if descriptors else columns.keys() & {"contexts"})]
+    return open_traces(inputs, options.preset, rows=rows, separator=options.separator, contexts=contexts)
 
 
 def check_places(files: Sequence[Path], options: ScoreOptions) -> None:

@@ -71,7 +71,12 @@ class Traces:
 
 
 def open_traces(
-    inputs: Sequence[str], preset: str | None = None, *, rows: RowsOf = "trace", separator: str | None = None
+    inputs: Sequence[str],
+    preset: str | None = None,
+    *,
+    rows: RowsOf = "trace",
+    separator: str | None = None,
+    contexts: Sequence[str] = (),
 ) -> Traces:
     """Return the rows of files, of all trace files in folders, and of globs; a file that is named twice is read once.
 
@@ -91,6 +96,8 @@ def open_traces(
         rows: What becomes a row of a span export: a `"trace"`, or each `"retriever"`, with its own query as question.
         separator: What stands between the contexts in a cell that is one plain text, such as a blank line; an empty one
             switches off the separator that a preset has. Cells that hold a list are never split.
+        contexts: The columns of contexts, by our names; without them those that the preset knows, or the one that has
+            a known name.
 
     Raises:
         OptionError: An input names no file, or a file of an unknown format; an option is unknown or does not go with
@@ -108,7 +115,7 @@ def open_traces(
     schemas = [format_of(file).schema(file) for file in files]
     sources = [named(file, form, schema.names) for file, form, schema in zip(files, forms, schemas, strict=True)]
     found = unified(sources, schemas)
-    cells = list_cells(sources, found, separator)
+    cells = list_cells(sources, found, separator, contexts)
     schema = pa.schema([pa.field(item.name, cells[item.name].kind) if item.name in cells else item for item in found])
     return Traces(files, schema, sources, cells, preset)
 

@@ -145,19 +145,25 @@ def _kinds(schemas: Sequence[pa.Schema]) -> dict[str, list[pa.DataType]]:
     return {name: [*found] for name, found in kinds.items()}
 
 
-def list_cells(sources: Sequence[Source], schema: pa.Schema, separator: str | None) -> dict[str, Cells]:
+def list_cells(
+    sources: Sequence[Source], schema: pa.Schema, separator: str | None, contexts: Sequence[str] = ()
+) -> dict[str, Cells]:
     """Return, by our names, the columns whose cells are lists of a kind that only the preset or the caller can tell.
 
+    Columns of contexts are those of the preset and those that were named; where there are neither, the one that has a
+    known name.
+
     Raises:
-        OptionError: A separator was given, and no column of contexts is known.
+        OptionError: A separator was given, and no column of contexts is named or known.
     """
     forms = [(source, source.form) for source in sources if isinstance(source.form, RowForm)]
     lists = {ours for source, form in forms for ours, theirs in source.names.items() if theirs in form.lists}
     cells = {ours: Cells(schema.field(ours), TEXT, _joined) for ours in lists}
     default = next((form.separator for source, form in forms if format_of(source.file) is CSV), None)
     between = (default if separator is None else separator) or ""
-    columns = ["contexts", "reference_contexts"] if forms else [find_column("contexts", schema.names)]
-    if separator and not set(columns) & set(schema.names):
+    known = ["contexts", "reference_contexts"] if forms else [find_column("contexts", schema.names)]
+    columns = [*contexts, *(known if forms or not contexts else ())]
+    if separator and schema.names and not contexts and not set(columns) & set(schema.names):
         raise OptionError(
             f"separator: {separator!r} needs a column of contexts. "
             f"Known names are {', '.join(KNOWN_COLUMNS['contexts'])}."
