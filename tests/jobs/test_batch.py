@@ -402,14 +402,15 @@ def test_columns_of_a_file_are_checked_too(score, tmp_path, relevance):
 # --- workers, provenance, sizes
 
 
-def test_workers_write_the_same_file(cases, stub, tmp_path):
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl"])
+def test_workers_write_the_same_file(cases, stub, tmp_path, ending):
     config, problems = read_config(stub("output_scores = true"))
     assert problems == []
     big = pa.concat_tables([cases] * 2000)
     path = save(tmp_path / "in.parquet", big)
-    one = score_traces(open_traces([str(path)]), tmp_path / "1.parquet", config.descriptors)
-    two = score_traces(open_traces([str(path)]), tmp_path / "2.parquet", config.descriptors, workers=2)
-    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "2.parquet").read_bytes()
+    one = score_traces(open_traces([str(path)]), tmp_path / f"1.{ending}", config.descriptors)
+    two = score_traces(open_traces([str(path)]), tmp_path / f"2.{ending}", config.descriptors, workers=2)
+    assert (tmp_path / f"1.{ending}").read_bytes() == (tmp_path / f"2.{ending}").read_bytes()
     assert two.columns == one.columns
     assert (two.rows, two.texts.distinct, two.texts.cut) == (10_000, 4, 0)
 
