@@ -121,7 +121,7 @@ def score(
     else:
         done = score_traces(traces, options.output, descriptors, workers=options.workers, **shared)
     with _whole(None if options.dry_run else options.output):
-        _write_summary(done, options.summary)
+        _write_summary(done, None if options.dry_run else options.summary)
         tell_of_unused(traces.unused)
         show_summary(done, as_json=as_json, is_dry=options.dry_run)
     _demand_answers(done, options.min_coverage)

@@ -903,6 +903,24 @@ def test_a_dry_run_tells_what_would_be_done(command, traces, stub):
     assert "3 distinct texts, 3 would be encoded, " in out
 
 
+def test_a_dry_run_writes_nothing(command, traces, stub, tmp_path):
+    path, output, summary = (
+        traces(question=["north?"], contexts=[["N", "E"]]),
+        tmp_path / "o.jsonl",
+        tmp_path / "s.json",
+    )
+    arguments = ["score", path, "-c", stub(), "-o", output, "--summary", summary]
+    there = sorted(tmp_path.rglob("*"))
+    code, out, err = command(*arguments, "--dry-run")
+    assert (code, err) == (0, "")
+    assert "3 distinct texts, 3 would be encoded, " in out
+    assert sorted(tmp_path.rglob("*")) == there
+    assert command(*arguments)[0] == 0
+    before = {file: file.read_bytes() for file in (output, summary)}
+    assert "3 distinct texts, 0 would be encoded, " in command(*arguments, "--dry-run")[1]
+    assert {file: file.read_bytes() for file in (output, summary)} == before
+
+
 def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
     (tmp_path / "in.csv").write_text('question,contexts\nnorth?,"N\n\nE"\neast?,"N\t\n"\n')
     for typed, counts in ((r"\n\n", [2, 1]), (r"\t\n", [1, 2])):
