@@ -739,6 +739,17 @@ def test_check_names_all_that_is_wrong(command, traces, stub, tmp_path):
         assert message in err
 
 
+@pytest.mark.parametrize(("workers", "code"), [(1, 0), (2, 2)])
+def test_check_refuses_what_workers_cannot_do(command, traces, stub, tmp_path, workers, code):
+    judged = "[[descriptors]]\ntype = 'ContextRelevance'\ninput = 'question'\ncontexts = 'contexts'\nmethod = 'llm'"
+    config = stub(judged, run=f"workers = {workers}")
+    found, _, err = command("check", config, traces())
+    assert (found, "asks a judge, whose limits hold within one process" in err) == (code, code == 2)
+    if code:
+        found = command("score", traces(), "-c", config, "-o", tmp_path / "o.csv", "--no-cache")
+        assert found == (code, "", err)
+
+
 @pytest.mark.parametrize(
     ("columns", "run", "code"),
     [

@@ -15,7 +15,7 @@ from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import CellError, MissingColumnError, OptionError, PlanError, suggest
 from rag_descriptors.jobs.guess import how_to_name
 from rag_descriptors.jobs.outputs import check_output, open_output, to_json
-from rag_descriptors.jobs.workers import score_in_workers
+from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.options import unknown
 from rag_descriptors.planning import OnConflict, input_schema, output_fields, plan
 from rag_descriptors.relevance import ContextRelevance
@@ -110,7 +110,7 @@ def score_traces(
         progress: Whether to show a bar; None shows one where somebody looks.
 
     Raises:
-        OptionError: The output can't be written, or is one of the inputs.
+        OptionError: The output can't be written, or is one of the inputs; several workers can't compute a descriptor.
         PlanError: Descriptors and columns do not fit.
         CellError: Cells can't be read; raised before a model loads.
         ModelError: A model is not to be found, or does not load.
@@ -123,6 +123,8 @@ def score_traces(
     columns = columns or {}
     traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
+    if workers > 1:
+        check_portable(planned)
     check_cells(traces, input_schema(planned), columns, limit)
     provenance = describe(planned)
     schema = _output_schema(traces.schema, output_fields(planned), provenance)

@@ -16,6 +16,7 @@ from rag_descriptors.errors import DescriptorError, OptionError
 from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces, with_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
 from rag_descriptors.jobs.outputs import check_output, check_place
+from rag_descriptors.jobs.workers import check_portable
 from rag_descriptors.models.identity import identity_of
 from rag_descriptors.planning import OnConflict, input_schema
 from rag_descriptors.scoring import models_of
@@ -68,6 +69,8 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     read = with_inputs(traces, descriptors, columns)
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
     _tried(lambda: plan_traces(read, descriptors, columns=columns, on_conflict=on_conflict), errors)
+    if options.workers > 1:
+        _tried(lambda: check_portable(descriptors), errors)
     for descriptor in descriptors:
         _tried(partial(_find_extractors, descriptor), errors)
     return _look(read, descriptors, columns, options.limit, errors), errors

@@ -28,14 +28,15 @@ import pyarrow.ipc
 from rag_descriptors.base import Descriptor
 from rag_descriptors.cache.meters import Share
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import DescriptorError, OptionError, WorkerError
+from rag_descriptors.errors import DescriptorError, WorkerError
 from rag_descriptors.models.encoder import n_cores
 from rag_descriptors.models.judge import Asker
+from rag_descriptors.options import together
 from rag_descriptors.progress import Progress
 from rag_descriptors.scoring import CacheLike, models_of, score_batches
 from rag_descriptors.summary import Account
 
-__all__ = ["score_in_workers"]
+__all__ = ["check_portable", "score_in_workers"]
 
 ROWS_AT_ONCE = 512  # in a slice: few enough that a run of a few thousand rows has work for every worker
 SLICES_AHEAD = 2  # a worker's: one that it works on, and the next
@@ -61,6 +62,31 @@ class Job:
     n_threads: int
 
 
+def check_portable(descriptors: Sequence[Descriptor]) -> None:
+    """Make sure that descriptors can be computed in several processes.
+
+    Raises:
+        OptionError: One asks a judge, or can't be sent to another process; all such are named.
+    """
+    together(problem for descriptor in descriptors for problem in _hindrances(descriptor))
+
+
+def _hindrances(descriptor: Descriptor) -> Iterator[str]:
+    if any(isinstance(model, Asker) for model in models_of(descriptor)):
+        yield (
+            f"workers: {descriptor.name!r} asks a judge, whose limits hold within one process. Use one worker; "
+            "max_concurrency says how many calls are made at a time."
+        )
+        return
+    try:
+        pickle.dumps(descriptor)
+    except Exception as error:  # noqa: BLE001 - whatever another's class raises, it can't be sent
+        yield (
+            f"workers: {descriptor!r} can't be sent to another process: {error}. Use functions that a module "
+            "defines, or one worker."
+        )
+
+
 def score_in_workers(
     batches: Iterable[pa.RecordBatch],
     descriptors: Sequence[Descriptor],
@@ -74,12 +100,12 @@ def score_in_workers(
     Two slices a worker are on their way, never more. A worker starts when there is a slice for it. However the
     iteration ends, no worker outlives it.
 
+    The descriptors are some that have passed `check_portable`.
+
     Raises:
-        OptionError: A descriptor can't be sent to another process.
         WorkerError: A worker died.
         DescriptorError: What a worker raised.
     """
-    _check_portable(descriptors)
     are_last = deque[bool]()
 
     def slices() -> Iterator[pa.RecordBatch]:
@@ -144,22 +170,6 @@ def _jobs(descriptors: Sequence[Descriptor], n_workers: int, cache: CacheLike, f
 def _advance(bar: Progress, scored: tuple[pa.RecordBatch, Account]) -> tuple[pa.RecordBatch, Account]:
     bar.advance(scored[1].rows)
     return scored
-
-
-def _check_portable(descriptors: Sequence[Descriptor]) -> None:
-    for descriptor in descriptors:
-        if any(isinstance(model, Asker) for model in models_of(descriptor)):
-            raise OptionError(
-                f"workers: {descriptor.name!r} asks a judge, whose limits hold within one process. Use one worker; "
-                "max_concurrency says how many calls are made at a time."
-            )
-        try:
-            pickle.dumps(descriptor)
-        except Exception as error:
-            raise OptionError(
-                f"workers: {descriptor!r} can't be sent to another process: {error}. Use functions that a module "
-                "defines, or one worker."
-            ) from error
 
 
 def _kill(workers: Sequence["Worker"]) -> None:

@@ -402,6 +402,17 @@ def test_columns_of_a_file_are_checked_too(score, tmp_path, relevance):
 # --- workers, provenance, sizes
 
 
+def test_what_workers_cannot_do_is_told_before_cells_are_read(relevance, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"question": "q", "contexts": "[\'N\' \'E\']"}')
+    descriptor = relevance(method=lambda q, c: [1.0] * len(q))
+    traces, output = open_traces([str(tmp_path / "in.jsonl")]), tmp_path / "out.csv"
+    with pytest.raises(OptionError, match=r"workers: .* can't be sent to another process"):
+        score_traces(traces, output, [descriptor], workers=2)
+    with pytest.raises(CellError):
+        score_traces(traces, output, [descriptor])
+    assert not output.exists()
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl"])
 def test_workers_write_the_same_file(cases, stub, tmp_path, ending):
     config, problems = read_config(stub("output_scores = true"))

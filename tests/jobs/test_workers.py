@@ -15,7 +15,7 @@ from rag_descriptors import Cache, ContextRelevance
 from rag_descriptors.cache.meters import Share
 from rag_descriptors.errors import CacheError, OptionError, ScoringError, WorkerError
 from rag_descriptors.jobs import workers
-from rag_descriptors.jobs.workers import score_in_workers
+from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.scoring import score_batches
 from rag_descriptors.summary import Account
 
@@ -166,7 +166,7 @@ original = workers.Worker
 def test_functions_without_a_name_cannot_go(stub):
     descriptor = ContextRelevance("question", "contexts", method=lambda q, c: [1.0] * len(q))
     with pytest.raises(OptionError, match=r"workers: .* can't be sent to another process: .*or one worker"):
-        list(score_in_workers(batches("a"), [stub, descriptor], 2))
+        check_portable([stub, descriptor])
 
 
 def test_no_worker_outlives_the_iteration(stub, monkeypatch):
@@ -292,4 +292,19 @@ def test_processes_count_distinct_texts_together(tmp_path):
 def test_a_judge_is_asked_by_one_process(stub):
     judged = ContextRelevance("question", "contexts", method="llm", alias="judged")
     with pytest.raises(OptionError, match="workers: 'judged' asks a judge, whose limits hold within one process"):
-        list(score_in_workers(batches("a"), [stub, judged], 2))
+        check_portable([stub, judged])
+
+
+def test_all_that_hinders_is_told_at_once(stub):
+    judged = [ContextRelevance("question", "contexts", method="llm", alias=alias) for alias in "ab"]
+    unsent = ContextRelevance("question", "contexts", method=lambda q, c: [1.0] * len(q))
+    with pytest.raises(OptionError) as error:
+        check_portable([judged[0], unsent, stub, judged[1]])
+    first, second, third = str(error.value).splitlines()
+    assert first.startswith("workers: 'a' asks a judge")
+    assert second.startswith("workers: ContextRelevance(input='question', ")
+    assert third.startswith("workers: 'b' asks a judge")
+
+
+def test_descriptors_that_can_be_sent(stub):
+    check_portable([stub])
