@@ -263,7 +263,7 @@ def _exit_code(error: Exception) -> int:
 
 
 def _stop(number: int, _: object) -> NoReturn:
-    say("stopped: nothing was written; what was worked out so far is in the cache; run again to go on", err=True)
+    say("stopped: no file is left half-written; run again to go on, with whatever a cache holds by now", err=True)
     sys.exit(SIGNAL_EXIT + number)
 
 

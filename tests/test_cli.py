@@ -483,7 +483,25 @@ def test_signals_have_exit_codes(capsys, number, code):
     with pytest.raises(SystemExit) as exited:
         cli._stop(number, None)
     assert exited.value.code == code
-    assert capsys.readouterr().err.startswith("stopped: ")
+    assert capsys.readouterr().err == STOPPED
+
+
+STOP_AFTER = """
+import os, signal
+from rag_descriptors import cli
+original = cli.{name}
+cli.{name} = lambda *given, **options: (original(*given, **options), os.kill(os.getpid(), signal.SIGINT))[0]
+"""
+STOPPED = "stopped: no file is left half-written; run again to go on, with whatever a cache holds by now\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_a_stop_after_the_work_says_nothing_untrue(process, traces, stub, tmp_path):
+    output = tmp_path / "o.jsonl"
+    arguments = ["score", traces(question=["north?"], contexts=[["N"]]), "-c", stub(), "-o", output, "--no-cache"]
+    done, _ = process(*arguments, before=STOP_AFTER.format(name="score_traces"))
+    assert (done.returncode, done.stderr) == (130, STOPPED)
+    assert [row["cr"] for row in load(output)] == [1.0]
 
 
 def test_the_apps_help_names_every_command():
