@@ -32,9 +32,9 @@ from rag_descriptors.errors import (
     PlanError,
 )
 from rag_descriptors.jobs.batch import chosen, estimate_traces, score_traces
-from rag_descriptors.jobs.check import check, check_places, open_inputs
+from rag_descriptors.jobs.check import check, open_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
-from rag_descriptors.jobs.outputs import check_place, replacing, to_json
+from rag_descriptors.jobs.outputs import check_place, check_places, replacing, to_json
 from rag_descriptors.jobs.template import template
 from rag_descriptors.models.calls import BUDGET_EXHAUSTED
 from rag_descriptors.options import together
@@ -108,7 +108,7 @@ def score(
     if options.output is None and not options.dry_run:
         raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
     traces = open_inputs(inputs, options, found.descriptors, columns)
-    check_places(traces.files, options)
+    check_places(traces.files, output=options.output, summary=options.summary, cache=options.cache)
     descriptors, columns = chosen(traces, found.descriptors, columns)
     shared: dict[str, Any] = {
         "columns": columns,

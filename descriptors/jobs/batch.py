@@ -14,7 +14,7 @@ import pyarrow as pa
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import CellError, MissingColumnError, OptionError, PlanError, suggest
 from rag_descriptors.jobs.guess import how_to_name
-from rag_descriptors.jobs.outputs import check_output, open_output, to_json
+from rag_descriptors.jobs.outputs import check_places, open_output, to_json
 from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.options import unknown
 from rag_descriptors.planning import OnConflict, input_schema, output_fields, plan
@@ -117,9 +117,7 @@ def score_traces(
         WorkerError: A worker process died.
     """
     started = time.perf_counter()
-    check_output(output)
-    if any(output.exists() and output.samefile(file) for file in traces.files):
-        raise OptionError(f"output {str(output)!r} is one of the inputs. Give another name.")
+    check_places(traces.files, output=output)
     columns = columns or {}
     traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow.parquet
 from rag_descriptors.errors import FormatError, OptionError, suggest
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["check_output", "check_place", "open_output", "replacing", "to_json"]
+__all__ = ["check_place", "check_places", "open_output", "replacing", "to_json"]
 
 TEXTS = (pa.string(), pa.large_string())
 SECONDS_A_DAY = 86_400
@@ -31,12 +31,36 @@ FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 Write = Callable[[pa.RecordBatch], object]
 
 
-def check_output(path: Path) -> None:
-    """Make sure that a file of this name can be written.
+def check_places(
+    inputs: Iterable[Path], *, output: Path | None = None, summary: Path | None = None, cache: Path | None = None
+) -> None:
+    """Make sure that what is to be written can be, and stands over no input, nor over another thing that is written.
 
     Raises:
-        OptionError: Its ending is unknown, or its folder is not there.
+        OptionError: It can't, or it would.
     """
+    if output is not None:
+        _check_output(output)
+    if summary is not None:
+        check_place("summary", summary)
+    taken = dict.fromkeys(map(_identity, inputs), "one of the inputs")
+    for option, path in {"output": output, "summary": summary, "cache": cache}.items():
+        if path is not None and _identity(path) in taken:
+            raise OptionError(f"{option} {str(path)!r} is {taken[_identity(path)]}. Give another name.")
+        if path is not None:
+            taken[_identity(path)] = f"the {option} too"
+
+
+def _identity(path: Path) -> object:
+    """Return what is the same for all names of one file."""
+    try:
+        found = path.stat()
+    except OSError:  # it is still to be made
+        return path.resolve()
+    return found.st_dev, found.st_ino
+
+
+def _check_output(path: Path) -> None:
     if path.suffix.lower() not in WRITERS:
         raise OptionError(
             f"output {str(path)!r}: the ending {path.suffix!r} is unknown.{suggest(path.suffix, WRITERS)}"

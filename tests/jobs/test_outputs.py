@@ -21,8 +21,8 @@ from rag_descriptors.jobs.outputs import (
     _host,
     _is_orphan,
     _told,
-    check_output,
     check_place,
+    check_places,
     open_output,
     replacing,
     to_json,
@@ -182,12 +182,30 @@ def test_outputs_that_cannot_be_written(tmp_path, name, says):
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "t.csv").touch()
     with pytest.raises(OptionError, match=says.replace("?", r"\?")):
-        check_output(tmp_path / name)
+        check_places([], output=tmp_path / name)
 
 
 def test_a_place_is_fine(tmp_path):
     check_place("summary", tmp_path / "t")
-    check_output(tmp_path / "t.csv")
+    check_places([], output=tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("are_there", [False, True])
+def test_nothing_stands_over_another_thing(tmp_path, are_there):
+    names = {name: tmp_path / name for name in ("in.csv", "out.csv", "other.csv", "s.json", "c.sqlite")}
+    for path in names.values() if are_there else [names["in.csv"]]:
+        path.touch()
+    check_places([names["in.csv"]], output=names["out.csv"], summary=names["s.json"], cache=names["c.sqlite"])
+    (tmp_path / "in2.csv").hardlink_to(names["in.csv"])
+    (tmp_path / "s2.json").symlink_to(names["s.json"])
+    for places, says in [
+        ({"output": tmp_path / "in2.csv"}, "output '.*in2.csv' is one of the inputs. Give another name"),
+        ({"cache": tmp_path / "in2.csv"}, "cache '.*in2.csv' is one of the inputs"),
+        ({"summary": names["s.json"], "cache": tmp_path / "s2.json"}, "cache '.*s2.json' is the summary too"),
+        ({"output": names["out.csv"], "summary": names["out.csv"]}, "summary '.*out.csv' is the output too"),
+    ]:
+        with pytest.raises(OptionError, match=says):
+            check_places([names["in.csv"]], **places)
 
 
 def test_an_earlier_file_stays_until_the_new_one_is_whole(tmp_path):
@@ -278,7 +296,7 @@ def test_the_target_of_a_link_is_replaced(tmp_path):
     link, target = tmp_path / "out.csv", tmp_path / "data" / "real.csv"
     link.symlink_to(target)
     for content in ("x", "y"):  # a link that leads nowhere yet, and one to a file
-        check_output(link)
+        check_places([], output=link)
         written(link, pa.table({"a": [content]}))
         assert link.is_symlink()
         assert target.read_text() == f'"a"\n"{content}"\n'
@@ -288,7 +306,7 @@ def test_the_target_of_a_link_is_replaced(tmp_path):
 def test_a_link_into_a_folder_that_is_not_there(tmp_path):
     (tmp_path / "out.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
     with pytest.raises(OptionError, match=r"the folder '.*nowhere' is not there"):
-        check_output(tmp_path / "out.csv")
+        check_places([], output=tmp_path / "out.csv")
 
 
 def test_a_full_disk_is_told_by_the_files_name(tmp_path):
