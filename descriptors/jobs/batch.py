@@ -14,7 +14,7 @@ import pyarrow as pa
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import CellError, MissingColumnError, OptionError, PlanError, suggest
 from rag_descriptors.jobs.guess import how_to_name
-from rag_descriptors.jobs.outputs import check_places, open_output, to_json
+from rag_descriptors.jobs.outputs import check_places, n_bytes, open_output, to_json
 from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.options import unknown
 from rag_descriptors.planning import OnConflict, input_schema, output_fields, plan
@@ -257,17 +257,10 @@ def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str])
     return pa.RecordBatch.from_arrays([batch[name] for name in names], schema=pa.schema(fields))
 
 
-def _size(batch: pa.RecordBatch) -> int:
-    try:
-        return int(batch.nbytes)
-    except pa.ArrowTypeError:  # an older Arrow can't tell where the texts of views lie
-        return int(batch.get_total_buffer_size())
-
-
 def _bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Halve batches until each is of a size that Arrow's texts, whose offsets have 32 bits, can hold."""
     for batch in batches:
-        if _size(batch) <= BYTES_AT_ONCE or batch.num_rows == 1:
+        if n_bytes(batch) <= BYTES_AT_ONCE or batch.num_rows == 1:
             yield batch
         else:
             half = batch.num_rows // 2

@@ -23,10 +23,12 @@ import pyarrow.parquet
 from rag_descriptors.errors import FormatError, OptionError, suggest
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["check_place", "check_places", "open_output", "replacing", "to_json"]
+__all__ = ["check_place", "check_places", "n_bytes", "open_output", "replacing", "to_json"]
 
 TEXTS = (pa.string(), pa.large_string())
 SECONDS_A_DAY = 86_400
+GROUP_ROWS = 65_536
+GROUP_BYTES = 64 * 1024 * 1024
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 Write = Callable[[pa.RecordBatch], object]
 
@@ -106,9 +108,9 @@ def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
             yield write_told
             with _told(path):
                 stack.close()
-        except BaseException:
+        except BaseException as error:
             with suppress(Exception):  # what fails in closing a file that is given up says less than what came first
-                stack.close()
+                stack.__exit__(type(error), error, error.__traceback__)
             raise
 
 
@@ -213,8 +215,34 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
+    """Batches are gathered into row groups: each group costs a reader a seek, and the footer an entry a column."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+
+    def write(batch: pa.RecordBatch) -> None:
+        nonlocal rows, size
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + n_bytes(batch)
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            flush()
+            rows = size = 0
+
+    def flush() -> None:
+        writer.write_table(pa.Table.from_batches(held, schema))
+        held.clear()
+
     with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        yield writer.write_batch
+        yield write
+        if held:
+            flush()
+
+
+def n_bytes(batch: pa.RecordBatch) -> int:
+    """Return how large a batch is."""
+    try:
+        return int(batch.nbytes)
+    except pa.ArrowTypeError:  # an older Arrow can't tell where the texts of views lie
+        return int(batch.get_total_buffer_size())
 
 
 @contextmanager

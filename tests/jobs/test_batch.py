@@ -161,18 +161,6 @@ def test_contexts_of_every_arrow_type(score, tmp_path, contexts):
     assert [row["contexts"] for row in rows] == contexts.to_pylist()
 
 
-def test_the_size_of_views_in_an_older_arrow():
-    class Older:
-        @property
-        def nbytes(self):
-            raise pa.ArrowTypeError
-
-        def get_total_buffer_size(self):
-            return 9
-
-    assert (batch._size(Older()), batch._size(pa.record_batch({"a": [1, 2]}))) == (9, 16)
-
-
 def test_the_callers_own_columns_are_untouched(score, tmp_path):
     own = {
         "nan": pa.array([float("nan"), None]),

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors.errors import FormatError, OptionError
+from rag_descriptors.jobs import outputs
 from rag_descriptors.jobs.outputs import (
     WRITERS,
     _host,
@@ -23,6 +24,7 @@ from rag_descriptors.jobs.outputs import (
     _told,
     check_place,
     check_places,
+    n_bytes,
     open_output,
     replacing,
     to_json,
@@ -107,6 +109,59 @@ def test_no_rows_keep_their_types(tmp_path):
 def test_batches_may_have_dictionaries_of_their_own(tmp_path, ending):
     parts = [pa.table({"a": pa.array(texts).dictionary_encode()}) for texts in (["x", "y"], ["z", "x"])]
     assert [row["a"] for row in written(tmp_path / f"t.{ending}", *parts)] == ["x", "y", "z", "x"]
+
+
+def test_the_size_of_views_in_an_older_arrow():
+    class Older:
+        @property
+        def nbytes(self):
+            raise pa.ArrowTypeError
+
+        def get_total_buffer_size(self):
+            return 9
+
+    assert (n_bytes(Older()), n_bytes(pa.record_batch({"a": [1, 2]}))) == (9, 16)
+
+
+def row_groups(path):
+    found = pa.parquet.read_metadata(path)
+    return [found.row_group(place).num_rows for place in range(found.num_row_groups)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_bytes_", "groups"),
+    [
+        (65_536, 64 << 20, [20]),
+        (8, 64 << 20, [8, 8, 4]),
+        (7, 64 << 20, [8, 8, 4]),
+        (2, 64 << 20, [2] * 10),
+        (1, 64 << 20, [2] * 10),
+        (65_536, 48, [6, 6, 6, 2]),  # 16 bytes a batch
+    ],
+)
+def test_row_groups_are_gathered(tmp_path, monkeypatch, rows, n_bytes_, groups):
+    monkeypatch.setattr(outputs, "GROUP_ROWS", rows)
+    monkeypatch.setattr(outputs, "GROUP_BYTES", n_bytes_)
+    path = tmp_path / "t.parquet"
+    found = written(path, *(pa.table({"a": [n, n + 1]}) for n in range(0, 20, 2)))
+    assert [row["a"] for row in found] == [*range(20)]
+    assert row_groups(path) == groups
+
+
+def test_many_files_are_few_row_groups(tmp_path):
+    written(tmp_path / "t.parquet", *[pa.table({"a": range(4096)})] * 17)
+    assert row_groups(tmp_path / "t.parquet") == [65_536, 4096]
+
+
+def test_what_is_given_up_is_not_gathered_to_its_end(tmp_path, monkeypatch):
+    groups = []
+    monkeypatch.setattr(pa.parquet.ParquetWriter, "write_table", lambda *_: groups.append(1))
+    for is_whole, n_groups in ((False, 0), (True, 1)):
+        with suppress(KeyError), open_output(tmp_path / "t.parquet", pa.schema({"a": pa.int64()})) as write:
+            write(pa.record_batch({"a": [1]}))
+            if not is_whole:
+                raise KeyError
+        assert len(groups) == n_groups
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json"])
