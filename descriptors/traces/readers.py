@@ -19,7 +19,16 @@ from rag_descriptors.traces.pivot import ROW_COLUMNS, RowsOf, pivot
 from rag_descriptors.traces.presets import PRESETS, Form, SpanForm
 from rag_descriptors.traces.recognition import form_of, recognised
 from rag_descriptors.traces.spans import Span, read_spans
-from rag_descriptors.traces.tables import Cells, Source, list_cells, named, read_tables, unified
+from rag_descriptors.traces.tables import (
+    Cells,
+    RowName,
+    Source,
+    list_cells,
+    named,
+    numbered,
+    read_tables,
+    unified,
+)
 
 __all__ = ["Traces", "is_mixed", "open_traces", "parse_mixed"]
 
@@ -57,15 +66,21 @@ class Traces:
             CellError: Contexts can't be split, or are lists that can't be read.
             OSError: A file can't be read, or there is no room for the spans that wait for the rest of their trace.
         """
+        with closing(self.named_batches(limit)) as batches:
+            for batch, _ in batches:
+                yield batch
+
+    def named_batches(self, limit: int | None = None) -> Generator[tuple[pa.RecordBatch, RowName], None, None]:
+        """Yield what `batches` does, each with what errors call its rows."""
         self.unused.clear()
         is_spans = any(isinstance(source.form, SpanForm) for source in self.sources)
         done = 0
         with closing(_pivoted(self) if is_spans else read_tables(self.sources, self.schema, self.cells)) as batches:
-            for batch in batches:
+            for batch, row_name in batches:
                 wanted = batch if limit is None else batch.slice(0, limit - done)
                 done += wanted.num_rows
                 if wanted.num_rows:
-                    yield wanted
+                    yield wanted, row_name
                 if done == limit:
                     return
 
@@ -179,10 +194,12 @@ def _permitted(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _pivoted(traces: Traces) -> Generator[pa.RecordBatch, None, None]:
+def _pivoted(traces: Traces) -> Generator[tuple[pa.RecordBatch, RowName], None, None]:
+    first = 0
     with closing(pivot(_spans(traces.sources), traces.rows, traces.unused)) as rows:
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
-            yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema)
+            yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema), numbered("row", first)
+            first += len(chunk)
 
 
 def _spans(sources: Sequence[Source]) -> Iterator[tuple[str, Span]]:

@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from rag_descriptors import Cache, ContextRelevance
 from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, OptionError, ScoringError
 from rag_descriptors.jobs import batch
-from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.jobs.batch import default_descriptors, estimate_traces, score_traces
 from rag_descriptors.jobs.config import read_config
 from rag_descriptors.testing import FakeEmbedder
 from rag_descriptors.traces import readers
@@ -471,6 +472,22 @@ def test_all_columns_with_bad_cells_are_named(score, tmp_path):
         score(tmp_path / "in.jsonl")
     assert "column 'question' can't be read:\n  row 3: " in str(error.value)
     assert "column 'contexts' can't be read:\n  row 4001: " in str(error.value)
+
+
+@pytest.mark.parametrize("bytes_at_once", [batch.BYTES_AT_ONCE, 1])
+def test_of_several_files_the_one_with_the_bad_cell_is_named(relevance, tmp_path, monkeypatch, bytes_at_once):
+    monkeypatch.setattr(batch, "BYTES_AT_ONCE", bytes_at_once)
+    for name, bad in (("1.jsonl", None), ("2.jsonl", 4100)):
+        rows = [{"question": 5 if n == bad else "q", "contexts": []} for n in range(4200)]
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    both = open_traces([str(tmp_path / name) for name in ("1.jsonl", "2.jsonl")])
+    alone, output = open_traces([str(tmp_path / "2.jsonl")]), tmp_path / "out.csv"
+    for traces, place in ((both, f"{tmp_path / '2.jsonl'}, row 4100"), (alone, "row 4100")):
+        for run in (estimate_traces, partial(score_traces, output=output)):
+            with pytest.raises(CellError) as error:
+                run(traces, descriptors=[relevance()])
+            assert str(error.value).startswith(f"column 'question' can't be read:\n  {place}: found int 5 where")
+    assert estimate_traces(both, [relevance()], limit=8300).rows == 8300
 
 
 def test_renamed_columns_without_rows(relevance, tmp_path):

@@ -186,8 +186,14 @@ def test_cells_that_cannot_be_read_name_the_row(file):
         rows(inputs, "deepeval")
     first, second, third = str(error.value).split("\n")
     assert first == "column 'contexts' can't be read:"
-    assert second.startswith("  row 1: found the text of a list that can't be read back: ['N' 'E']. Save lists as JSON")
-    assert third.startswith("  row 2: found dict {'id': 1} without a known text key; its keys are 'id'.")
+    assert second.startswith(
+        f"  {inputs[1]}, row 0: found the text of a list that can't be read back: ['N' 'E']. Save lists as JSON"
+    )
+    assert third.startswith(
+        f"  {inputs[1]}, row 1: found dict {{'id': 1}} without a known text key; its keys are 'id'."
+    )
+    with pytest.raises(CellError, match=r":\n  row 0: found the text of a list"):  # of one file, which is known
+        rows(inputs[1], "deepeval")
 
 
 # --- lists where one text is wanted
