@@ -32,9 +32,9 @@ from rag_descriptors.errors import (
     PlanError,
 )
 from rag_descriptors.jobs.batch import chosen, estimate_traces, score_traces
-from rag_descriptors.jobs.check import check, check_places, open_inputs
+from rag_descriptors.jobs.check import check, open_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
-from rag_descriptors.jobs.outputs import check_place, replacing, to_json
+from rag_descriptors.jobs.outputs import check_place, check_places, replacing, to_json
 from rag_descriptors.jobs.template import template
 from rag_descriptors.models.calls import BUDGET_EXHAUSTED
 from rag_descriptors.options import together
@@ -107,8 +107,8 @@ def score(
     options, columns = merged(found, given)
     if options.output is None and not options.dry_run:
         raise OptionError("output: there is none. Say where to with -o FILE, or with output under [run] in a config.")
-    traces = open_inputs(inputs, options)
-    check_places(traces.files, options)
+    traces = open_inputs(inputs, options, found.descriptors, columns)
+    check_places(traces.files, output=options.output, summary=options.summary, cache=options.cache)
     descriptors, columns = chosen(traces, found.descriptors, columns)
     shared: dict[str, Any] = {
         "columns": columns,
@@ -121,7 +121,7 @@ def score(
     else:
         done = score_traces(traces, options.output, descriptors, workers=options.workers, **shared)
     with _whole(None if options.dry_run else options.output):
-        _write_summary(done, options.summary)
+        _write_summary(done, None if options.dry_run else options.summary)
         tell_of_unused(traces.unused)
         show_summary(done, as_json=as_json, is_dry=options.dry_run)
     _demand_answers(done, options.min_coverage)
@@ -263,7 +263,7 @@ def _exit_code(error: Exception) -> int:
 
 
 def _stop(number: int, _: object) -> NoReturn:
-    say("stopped: nothing was written; what was worked out so far is in the cache; run again to go on", err=True)
+    say("stopped: no file is left half-written; run again to go on, with whatever a cache holds by now", err=True)
     sys.exit(SIGNAL_EXIT + number)
 
 

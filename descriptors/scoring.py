@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -43,7 +44,8 @@ class Run:
         descriptors: What `plan` returned.
         cache: Where answers are looked up and kept; None keeps them for this run.
         on_error: `"raise"` turns a failed row into an error.
-        estimate: Whether to count what would be encoded and asked, and do neither; the scores then say nothing.
+        estimate: Whether to count what would be encoded and asked, and do neither; the scores then say nothing, and no
+            cache is made where there is none.
         progress: Whether to show a bar; None shows it where somebody looks.
         share: The part of this process in a run of several; None if it is the only one.
 
@@ -70,7 +72,7 @@ class Run:
         self._start = None if share is None else share.start
         self._judged, self._account = JudgeMeter(), Account()
         with ExitStack() as opened:
-            self._cache = cache if isinstance(cache, Cache) else opened.enter_context(closing(Cache(cache)))
+            self._cache = cache if isinstance(cache, Cache) else opened.enter_context(closing(_open(cache, estimate)))
             self._texts = opened.enter_context(closing(TextMeter(None if share is None else share.seen)))
             self._progress = {
                 unit: opened.enter_context(closing(Progress(unit, progress))) for unit in ("texts", "prompts")
@@ -206,6 +208,12 @@ def summarise(account: Account, provenance: Mapping[str, Mapping[str, Any]], sta
             stacklevel=4,
         )
     return account.summary(provenance, time.perf_counter() - started, version("rag-descriptors"))
+
+
+def _open(path: str | PathLike[str] | None, estimate: bool) -> Cache:
+    """Return the cache of a path; an estimate looks into a file that is there, and makes none."""
+    is_there = path is not None and Path(path).expanduser().exists()
+    return Cache(path if is_there or not estimate else None)
 
 
 def _check(scored: pa.RecordBatch) -> None:

@@ -74,7 +74,7 @@ def package(tmp_path, monkeypatch) -> Callable[..., Path]:
         (folder / f"{name}.py").write_text(code)
         sys.modules.pop(name, None)  # another test's
         monkeypatch.syspath_prepend(folder)
-        monkeypatch.setenv("PYTHONPATH", str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
         return folder
 
     return install

@@ -483,7 +483,25 @@ def test_signals_have_exit_codes(capsys, number, code):
     with pytest.raises(SystemExit) as exited:
         cli._stop(number, None)
     assert exited.value.code == code
-    assert capsys.readouterr().err.startswith("stopped: ")
+    assert capsys.readouterr().err == STOPPED
+
+
+STOP_AFTER = """
+import os, signal
+from rag_descriptors import cli
+original = cli.{name}
+cli.{name} = lambda *given, **options: (original(*given, **options), os.kill(os.getpid(), signal.SIGINT))[0]
+"""
+STOPPED = "stopped: no file is left half-written; run again to go on, with whatever a cache holds by now\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_a_stop_after_the_work_says_nothing_untrue(process, traces, stub, tmp_path):
+    output = tmp_path / "o.jsonl"
+    arguments = ["score", traces(question=["north?"], contexts=[["N"]]), "-c", stub(), "-o", output, "--no-cache"]
+    done, _ = process(*arguments, before=STOP_AFTER.format(name="score_traces"))
+    assert (done.returncode, done.stderr) == (130, STOPPED)
+    assert [row["cr"] for row in load(output)] == [1.0]
 
 
 def test_the_apps_help_names_every_command():
@@ -739,6 +757,17 @@ def test_check_names_all_that_is_wrong(command, traces, stub, tmp_path):
         assert message in err
 
 
+@pytest.mark.parametrize(("workers", "code"), [(1, 0), (2, 2)])
+def test_check_refuses_what_workers_cannot_do(command, traces, stub, tmp_path, workers, code):
+    judged = "[[descriptors]]\ntype = 'ContextRelevance'\ninput = 'question'\ncontexts = 'contexts'\nmethod = 'llm'"
+    config = stub(judged, run=f"workers = {workers}")
+    found, _, err = command("check", config, traces())
+    assert (found, "asks a judge, whose limits hold within one process" in err) == (code, code == 2)
+    if code:
+        found = command("score", traces(), "-c", config, "-o", tmp_path / "o.csv", "--no-cache")
+        assert found == (code, "", err)
+
+
 @pytest.mark.parametrize(
     ("columns", "run", "code"),
     [
@@ -903,6 +932,24 @@ def test_a_dry_run_tells_what_would_be_done(command, traces, stub):
     assert "3 distinct texts, 3 would be encoded, " in out
 
 
+def test_a_dry_run_writes_nothing(command, traces, stub, tmp_path):
+    path, output, summary = (
+        traces(question=["north?"], contexts=[["N", "E"]]),
+        tmp_path / "o.jsonl",
+        tmp_path / "s.json",
+    )
+    arguments = ["score", path, "-c", stub(), "-o", output, "--summary", summary]
+    there = sorted(tmp_path.rglob("*"))
+    code, out, err = command(*arguments, "--dry-run")
+    assert (code, err) == (0, "")
+    assert "3 distinct texts, 3 would be encoded, " in out
+    assert sorted(tmp_path.rglob("*")) == there
+    assert command(*arguments)[0] == 0
+    before = {file: file.read_bytes() for file in (output, summary)}
+    assert "3 distinct texts, 0 would be encoded, " in command(*arguments, "--dry-run")[1]
+    assert {file: file.read_bytes() for file in (output, summary)} == before
+
+
 def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
     (tmp_path / "in.csv").write_text('question,contexts\nnorth?,"N\n\nE"\neast?,"N\t\n"\n')
     for typed, counts in ((r"\n\n", [2, 1]), (r"\t\n", [1, 2])):
@@ -910,6 +957,47 @@ def test_a_separator_may_be_typed_in_a_shell(command, stub, tmp_path):
         arguments = ["score", tmp_path / "in.csv", "-c", stub(), "-o", output, "--no-cache", "--separator", typed]
         assert command(*arguments)[0] == 0
         assert [len(row["contexts"]) for row in load(output)] == counts
+
+
+SPLIT = [
+    ("", ["--contexts", "retrieved"]),
+    ("[columns]\ncontexts = 'retrieved'", []),
+    ("[[descriptors]]\ntype = 'Stub'\ninput = 'question'\ncontexts = 'retrieved'\nalias = 'cr'", []),
+]
+
+
+@pytest.mark.parametrize("others", ["question", "question,context"])
+@pytest.mark.parametrize(("config", "flags"), SPLIT, ids=["flag", "columns", "descriptor"])
+def test_a_separator_is_for_the_contexts_that_are_scored(command, stub, tmp_path, others, config, flags):
+    path, output = tmp_path / "in.csv", tmp_path / "o.jsonl"
+    path.write_text(f"{others},retrieved\n{','.join(['north?', 'a b'][: others.count(',') + 1])},N E\n")
+    written = stub()
+    written.write_text(config if config.startswith("[[") else f"{written.read_text()}\n{config}")
+    arguments = ["score", path, "-c", written, "-o", output, "--no-cache", "--separator", " ", *flags]
+    assert command(*arguments)[::2] == (0, "")
+    (row,) = load(output)
+    assert (row["retrieved"], row["cr"]) == (["N", "E"], 0.75)
+    assert row.get("context", "a b") == "a b"
+
+
+@pytest.mark.model
+def test_a_separator_for_a_column_that_is_named_without_a_configuration(command, tmp_path):
+    (tmp_path / "in.csv").write_text("question,retrieved\n,N E\n")
+    output = tmp_path / "o.jsonl"
+    arguments = ["score", tmp_path / "in.csv", "-o", output, "--no-cache", "--separator", " "]
+    assert command(*arguments, "--contexts", "retrieved")[::2] == (0, "")
+    assert load(output)[0]["retrieved"] == ["N", "E"]
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert "separator: ' ' needs a column of contexts" in one_message(err)
+
+
+def test_check_splits_as_score_does(command, stub, tmp_path):
+    (tmp_path / "in.csv").write_text("question,retrieved\nnorth?,N E\n")
+    config = stub(run="separator = ' '\n[columns]\ncontexts = 'retrieved'")
+    code, out, err = command("check", config, tmp_path / "in.csv")
+    assert (code, err) == (0, "")
+    assert "reads contexts: retrieved as list<item: string>, 0 missing" in out
 
 
 def test_what_could_not_be_used_says_what_stands_there(capsys):

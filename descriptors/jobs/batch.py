@@ -14,16 +14,17 @@ import pyarrow as pa
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import CellError, MissingColumnError, OptionError, PlanError, suggest
 from rag_descriptors.jobs.guess import how_to_name
-from rag_descriptors.jobs.outputs import check_output, open_output, to_json
-from rag_descriptors.jobs.workers import score_in_workers
+from rag_descriptors.jobs.outputs import check_places, n_bytes, open_output, to_json
+from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.options import unknown
 from rag_descriptors.planning import OnConflict, input_schema, output_fields, plan
 from rag_descriptors.relevance import ContextRelevance
-from rag_descriptors.scoring import CacheLike, describe, read_inputs, score_batches, summarise
+from rag_descriptors.scoring import CacheLike, describe, score_batches, summarise
 from rag_descriptors.summary import Account, RunSummary, fingerprint
-from rag_descriptors.traces.columns import is_settled
+from rag_descriptors.traces.columns import is_settled, to_column
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, find_column
-from rag_descriptors.traces.readers import Traces, is_mixed
+from rag_descriptors.traces.readers import Traces, is_mixed, parse_mixed
+from rag_descriptors.traces.tables import RowName
 
 __all__ = [
     "check_cells",
@@ -110,19 +111,19 @@ def score_traces(
         progress: Whether to show a bar; None shows one where somebody looks.
 
     Raises:
-        OptionError: The output can't be written, or is one of the inputs.
+        OptionError: The output can't be written, or is one of the inputs; several workers can't compute a descriptor.
         PlanError: Descriptors and columns do not fit.
         CellError: Cells can't be read; raised before a model loads.
         ModelError: A model is not to be found, or does not load.
         WorkerError: A worker process died.
     """
     started = time.perf_counter()
-    check_output(output)
-    if any(output.exists() and output.samefile(file) for file in traces.files):
-        raise OptionError(f"output {str(output)!r} is one of the inputs. Give another name.")
+    check_places(traces.files, output=output)
     columns = columns or {}
     traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
+    if workers > 1:
+        check_portable(planned)
     check_cells(traces, input_schema(planned), columns, limit)
     provenance = describe(planned)
     schema = _output_schema(traces.schema, output_fields(planned), provenance)
@@ -160,6 +161,7 @@ def estimate_traces(
     started, columns = time.perf_counter(), columns or {}
     traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
+    check_cells(traces, input_schema(planned), columns, limit)
     inputs = (select(batch, input_schema(planned), columns) for batch in _bounded(traces.batches(limit)))
     account = Account()
     for _, counted in score_batches(inputs, planned, cache=cache, estimate=True, progress=False):
@@ -236,18 +238,34 @@ def count_cells(
     """
     rows, missing = 0, dict.fromkeys(inputs.names, 0)
     problems: dict[str, str] = {}
-    for batch in _bounded(traces.batches(limit)):
-        for field in inputs:
-            schema = pa.schema([field] if field.name not in problems else [])
+    for batch, row_name in _parts(traces, limit):
+        for field in (field for field in inputs if field.name not in problems):
             try:
-                read = read_inputs(select(batch, schema, columns), schema, rows)
-                missing[field.name] += sum(column.null_count for column in read.columns)
+                missing[field.name] += _read(batch, field, columns, row_name).null_count
             except CellError as error:
                 problems[field.name] = str(error)
         rows += batch.num_rows
     if problems:
         raise CellError("\n".join(problems.values()))
     return rows, missing
+
+
+def _parts(traces: Traces, limit: int | None) -> Iterator[tuple[pa.RecordBatch, RowName]]:
+    """Yield all rows in bounded batches, each with what errors call its rows."""
+    for batch, row_name in traces.named_batches(limit):
+        first = 0
+        for part in _bounded(iter([batch])):
+            yield part, partial(_later, row_name, first)
+            first += part.num_rows
+
+
+def _later(row_name: RowName, first: int, position: int) -> str:
+    return row_name(first + position)
+
+
+def _read(batch: pa.RecordBatch, field: pa.Field, columns: Mapping[str, str], row_name: RowName) -> pa.Array:
+    found = select(batch, pa.schema([field]), columns)
+    return to_column(parse_mixed(found[0]) if is_mixed(found.schema.field(0)) else found[0], field, row_name)
 
 
 def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str]) -> pa.RecordBatch:
@@ -257,17 +275,10 @@ def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str])
     return pa.RecordBatch.from_arrays([batch[name] for name in names], schema=pa.schema(fields))
 
 
-def _size(batch: pa.RecordBatch) -> int:
-    try:
-        return int(batch.nbytes)
-    except pa.ArrowTypeError:  # an older Arrow can't tell where the texts of views lie
-        return int(batch.get_total_buffer_size())
-
-
 def _bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Halve batches until each is of a size that Arrow's texts, whose offsets have 32 bits, can hold."""
     for batch in batches:
-        if _size(batch) <= BYTES_AT_ONCE or batch.num_rows == 1:
+        if n_bytes(batch) <= BYTES_AT_ONCE or batch.num_rows == 1:
             yield batch
         else:
             half = batch.num_rows // 2

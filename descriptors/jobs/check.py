@@ -15,13 +15,15 @@ from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import DescriptorError, OptionError
 from rag_descriptors.jobs.batch import chosen, count_cells, plan_traces, with_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, read_config
-from rag_descriptors.jobs.outputs import check_output, check_place
+from rag_descriptors.jobs.outputs import check_places
+from rag_descriptors.jobs.workers import check_portable
 from rag_descriptors.models.identity import identity_of
 from rag_descriptors.planning import OnConflict, input_schema
 from rag_descriptors.scoring import models_of
+from rag_descriptors.traces.columns import CONTEXTS
 from rag_descriptors.traces.readers import Traces, open_traces
 
-__all__ = ["Checked", "check", "check_places", "open_inputs"]
+__all__ = ["Checked", "check", "open_inputs"]
 
 T = TypeVar("T")
 
@@ -55,49 +57,39 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     errors: list[DescriptorError] = []
     config, wrong = _tried(lambda: read_config(path), errors) or (None, [])
     errors += [OptionError("\n".join(wrong))] if wrong else []
-    options, columns = merged(config or Config(), {})
-    traces = _tried(lambda: open_inputs(inputs, options), errors)
+    said = config or Config()
+    options, columns = merged(said, {})
+    traces = _tried(lambda: open_inputs(inputs, options, said.descriptors, columns), errors)
     if config is None or traces is None:
         return None, errors
-    _tried(lambda: check_places(traces.files, options), errors)
+    places = {"output": options.output, "summary": options.summary, "cache": options.cache}
+    _tried(lambda: check_places(traces.files, **places), errors)
     is_left_open = not config.descriptors and bool(wrong)  # what was meant is not known
     found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
     descriptors, columns = found or ([], {})
     read = with_inputs(traces, descriptors, columns)
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
     _tried(lambda: plan_traces(read, descriptors, columns=columns, on_conflict=on_conflict), errors)
+    if options.workers > 1:
+        _tried(lambda: check_portable(descriptors), errors)
     for descriptor in descriptors:
         _tried(partial(_find_extractors, descriptor), errors)
     return _look(read, descriptors, columns, options.limit, errors), errors
 
 
-def open_inputs(inputs: Sequence[str], options: ScoreOptions) -> Traces:
-    """Return the rows of the inputs, read as the options say.
+def open_inputs(
+    inputs: Sequence[str], options: ScoreOptions, descriptors: Sequence[Descriptor], columns: Mapping[str, str]
+) -> Traces:
+    """Return the rows of the inputs, read as the options say; the separator is for the contexts that will be read.
 
     Raises:
         OptionError: An input names no file, or a file of an unknown format; an option does not go with the files.
         FormatError: A file is not what its ending says.
     """
     rows: Any = options.rows  # checked there
-    return open_traces(inputs, options.preset, rows=rows, separator=options.separator)
-
-
-def check_places(files: Sequence[Path], options: ScoreOptions) -> None:
-    """Make sure that what is to be written can be, and stands over no input, nor over another thing that is written.
-
-    Raises:
-        OptionError: It can't, or it would.
-    """
-    if options.output is not None:
-        check_output(options.output)
-    if options.summary is not None:
-        check_place("summary", options.summary)
-    taken = dict.fromkeys((path.resolve() for path in files), "one of the inputs")
-    for name, path in {"output": options.output, "summary": options.summary, "cache": options.cache}.items():
-        if path is not None and path.resolve() in taken:
-            raise OptionError(f"{name} {str(path)!r} is {taken[path.resolve()]}. Give another name.")
-        if path is not None:
-            taken[path.resolve()] = f"the {name} too"
+    read = [field.name for field in input_schema(descriptors) if field.type == CONTEXTS]
+    contexts = [columns.get(name, name) for name in (read if descriptors else columns.keys() & {"contexts"})]
+    return open_traces(inputs, options.preset, rows=rows, separator=options.separator, contexts=contexts)
 
 
 def _find_extractors(descriptor: Descriptor) -> None:

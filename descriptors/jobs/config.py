@@ -130,7 +130,7 @@ def read_config(path: Path) -> tuple[Config, list[str]]:
     """Return what a configuration says, as far as it is sound, and all that is wrong with it.
 
     Raises:
-        OptionError: There is no such file, or it is no TOML.
+        OptionError: There is no such file, it can't be read, or it is no TOML.
     """
     tables = _load(path)
     problems = unknown(str(path), tables, TABLES)
@@ -155,9 +155,11 @@ def merged(config: Config, given: Mapping[str, Any]) -> tuple[ScoreOptions, Mapp
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except (FileNotFoundError, IsADirectoryError) as error:
         raise OptionError(f"config {str(path)!r}: there is no such file. rag-descriptors init writes one.") from error
+    except OSError as error:
+        raise OptionError(f"config {str(path)!r} can't be read: {error.strerror}. Let yourself read it.") from error
     except ValueError as error:
         raise OptionError(f"{path} is no TOML: {error}.") from error
 

@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -21,20 +21,46 @@ from rag_descriptors.errors import FormatError, OptionError, suggest
 from rag_descriptors.texts import json_value, to_json
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["check_output", "check_place", "open_output", "replacing", "to_json"]
+__all__ = ["check_place", "check_places", "n_bytes", "open_output", "replacing", "to_json"]
 
 TEXTS = (pa.string(), pa.large_string())
 SECONDS_A_DAY = 86_400
+GROUP_ROWS = 65_536
+GROUP_BYTES = 64 * 1024 * 1024
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 Write = Callable[[pa.RecordBatch], object]
 
 
-def check_output(path: Path) -> None:
-    """Make sure that a file of this name can be written.
+def check_places(
+    inputs: Iterable[Path], *, output: Path | None = None, summary: Path | None = None, cache: Path | None = None
+) -> None:
+    """Make sure that what is to be written can be, and stands over no input, nor over another thing that is written.
 
     Raises:
-        OptionError: Its ending is unknown, or its folder is not there.
+        OptionError: It can't, or it would.
     """
+    if output is not None:
+        _check_output(output)
+    if summary is not None:
+        check_place("summary", summary)
+    taken = dict.fromkeys(map(_identity, inputs), "one of the inputs")
+    for option, path in {"output": output, "summary": summary, "cache": cache}.items():
+        if path is not None and _identity(path) in taken:
+            raise OptionError(f"{option} {str(path)!r} is {taken[_identity(path)]}. Give another name.")
+        if path is not None:
+            taken[_identity(path)] = f"the {option} too"
+
+
+def _identity(path: Path) -> object:
+    """Return what is the same for all names of one file."""
+    try:
+        found = path.stat()
+    except OSError:  # it is still to be made
+        return path.resolve()
+    return found.st_dev, found.st_ino
+
+
+def _check_output(path: Path) -> None:
     if path.suffix.lower() not in WRITERS:
         raise OptionError(
             f"output {str(path)!r}: the ending {path.suffix!r} is unknown.{suggest(path.suffix, WRITERS)}"
@@ -80,9 +106,9 @@ def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
             yield write_told
             with _told(path):
                 stack.close()
-        except BaseException:
+        except BaseException as error:
             with suppress(Exception):  # what fails in closing a file that is given up says less than what came first
-                stack.close()
+                stack.__exit__(type(error), error, error.__traceback__)
             raise
 
 
@@ -168,8 +194,34 @@ def _target(path: Path) -> Path:
 
 @contextmanager
 def _parquet(file: IO[bytes], schema: pa.Schema) -> Iterator[Write]:
+    """Batches are gathered into row groups: each group costs a reader a seek, and the footer an entry a column."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+
+    def write(batch: pa.RecordBatch) -> None:
+        nonlocal rows, size
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + n_bytes(batch)
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            flush()
+            rows = size = 0
+
+    def flush() -> None:
+        writer.write_table(pa.Table.from_batches(held, schema))
+        held.clear()
+
     with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        yield writer.write_batch
+        yield write
+        if held:
+            flush()
+
+
+def n_bytes(batch: pa.RecordBatch) -> int:
+    """Return how large a batch is."""
+    try:
+        return int(batch.nbytes)
+    except pa.ArrowTypeError:  # an older Arrow can't tell where the texts of views lie
+        return int(batch.get_total_buffer_size())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Scoring in several processes: batches out, scored batches back, in the order in which they went.
+"""Scoring in several processes: slices of batches out, scored slices back, in the order in which they went.
 
 Workers are spawned, never forked: each is a fresh interpreter that loads its models once. They share one cache file,
 and one file in which distinct texts are counted. Each begins at another place of its texts, and looks into the cache
@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -28,17 +28,20 @@ import pyarrow.ipc
 from rag_descriptors.base import Descriptor
 from rag_descriptors.cache.meters import Share
 from rag_descriptors.cache.store import Cache
-from rag_descriptors.errors import DescriptorError, OptionError, WorkerError
+from rag_descriptors.errors import DescriptorError, WorkerError
 from rag_descriptors.models.encoder import n_cores
 from rag_descriptors.models.judge import Asker
+from rag_descriptors.options import together
 from rag_descriptors.progress import Progress
 from rag_descriptors.scoring import CacheLike, models_of, score_batches
 from rag_descriptors.summary import Account
 
-__all__ = ["score_in_workers"]
+__all__ = ["check_portable", "score_in_workers"]
 
-BATCHES_AHEAD = 2  # a worker's: one that it works on, and the next
+ROWS_AT_ONCE = 512  # in a slice: few enough that a run of a few thousand rows has work for every worker
+SLICES_AHEAD = 2  # a worker's: one that it works on, and the next
 END = b""
+CORES = "OMP_NUM_THREADS"
 JOIN_TIMEOUT_S = 30
 
 
@@ -59,6 +62,31 @@ class Job:
     n_threads: int
 
 
+def check_portable(descriptors: Sequence[Descriptor]) -> None:
+    """Make sure that descriptors can be computed in several processes.
+
+    Raises:
+        OptionError: One asks a judge, or can't be sent to another process; all such are named.
+    """
+    together(problem for descriptor in descriptors for problem in _hindrances(descriptor))
+
+
+def _hindrances(descriptor: Descriptor) -> Iterator[str]:
+    if any(isinstance(model, Asker) for model in models_of(descriptor)):
+        yield (
+            f"workers: {descriptor.name!r} asks a judge, whose limits hold within one process. Use one worker; "
+            "max_concurrency says how many calls are made at a time."
+        )
+        return
+    try:
+        pickle.dumps(descriptor)
+    except Exception as error:  # noqa: BLE001 - whatever another's class raises, it can't be sent
+        yield (
+            f"workers: {descriptor!r} can't be sent to another process: {error}. Use functions that a module "
+            "defines, or one worker."
+        )
+
+
 def score_in_workers(
     batches: Iterable[pa.RecordBatch],
     descriptors: Sequence[Descriptor],
@@ -67,16 +95,43 @@ def score_in_workers(
     cache: CacheLike = None,
     progress: bool | None = None,
 ) -> Generator[tuple[pa.RecordBatch, Account], None, None]:
-    """Do what `score_batches` does in `n_workers` processes; two batches a worker are on their way, never more.
+    """Do what `score_batches` does in `n_workers` processes, to which batches are dealt in slices.
 
-    A worker starts when there is a batch for it. However the iteration ends, no worker outlives it.
+    Two slices a worker are on their way, never more. A worker starts when there is a slice for it. However the
+    iteration ends, no worker outlives it.
+
+    The descriptors are some that have passed `check_portable`.
 
     Raises:
-        OptionError: A descriptor can't be sent to another process.
         WorkerError: A worker died.
         DescriptorError: What a worker raised.
     """
-    _check_portable(descriptors)
+    are_last = deque[bool]()
+
+    def slices() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for start in range(0, max(batch.num_rows, 1), ROWS_AT_ONCE):
+                are_last.append(start + ROWS_AT_ONCE >= batch.num_rows)
+                yield batch.slice(start, ROWS_AT_ONCE)
+
+    parts, account = list[pa.RecordBatch](), Account()
+    with closing(_dealt(slices(), descriptors, n_workers, cache, progress)) as scored:
+        for part, counted in scored:
+            parts.append(part)
+            account.merge(counted)
+            if are_last.popleft():
+                yield pa.concat_batches(parts), account
+                parts, account = [], Account()
+
+
+def _dealt(
+    slices: Iterable[pa.RecordBatch],
+    descriptors: Sequence[Descriptor],
+    n_workers: int,
+    cache: CacheLike,
+    progress: bool | None,
+) -> Generator[tuple[pa.RecordBatch, Account], None, None]:
+    """Deal slices to workers in turn, and yield them, scored, in the order in which they came."""
     with ExitStack() as stack:
         folder = TemporaryDirectory(prefix="rag-descriptors-", ignore_cleanup_errors=True)
         jobs = _jobs(descriptors, n_workers, cache, Path(stack.enter_context(folder)))
@@ -85,13 +140,13 @@ def score_in_workers(
         workers: list[Worker] = []
         stack.callback(_kill, workers)
         waiting: deque[Worker] = deque()
-        for place, batch in enumerate(batches):
+        for place, part in enumerate(slices):
             if place < n_workers:
                 workers.append(Worker(jobs[place]))
             waiting.append(workers[place % n_workers])
-            bar.expect(batch.num_rows)
-            waiting[-1].send(batch)
-            if len(waiting) == BATCHES_AHEAD * n_workers:
+            bar.expect(part.num_rows)
+            waiting[-1].send(part)
+            if len(waiting) == SLICES_AHEAD * n_workers:
                 yield _advance(bar, waiting.popleft().receive())
         while waiting:
             yield _advance(bar, waiting.popleft().receive())
@@ -117,22 +172,6 @@ def _advance(bar: Progress, scored: tuple[pa.RecordBatch, Account]) -> tuple[pa.
     return scored
 
 
-def _check_portable(descriptors: Sequence[Descriptor]) -> None:
-    for descriptor in descriptors:
-        if any(isinstance(model, Asker) for model in models_of(descriptor)):
-            raise OptionError(
-                f"workers: {descriptor.name!r} asks a judge, whose limits hold within one process. Use one worker; "
-                "max_concurrency says how many calls are made at a time."
-            )
-        try:
-            pickle.dumps(descriptor)
-        except Exception as error:
-            raise OptionError(
-                f"workers: {descriptor!r} can't be sent to another process: {error}. Use functions that a module "
-                "defines, or one worker."
-            ) from error
-
-
 def _kill(workers: Sequence["Worker"]) -> None:
     for worker in workers:
         worker.kill()
@@ -145,7 +184,7 @@ class Worker:
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=work, args=(theirs, job), daemon=True)
-        with _no_interrupt():
+        with _no_interrupt(), _cores(job.n_threads):
             self._process.start()
         theirs.close()
 
@@ -202,6 +241,18 @@ def _no_interrupt() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def _cores(number: int) -> Iterator[None]:
+    """Let a process that is started use so many cores, whatever this one may: libraries ask when they are loaded."""
+    before = os.environ.get(CORES)
+    os.environ[CORES] = str(number)
+    try:
+        yield
+    finally:
+        del os.environ[CORES]
+        os.environ.update({} if before is None else {CORES: before})
+
+
 def _cause(code: int | None) -> str:
     if code is not None and code < 0:
         return f"killed by {signal.Signals(-code).name}"
@@ -210,7 +261,6 @@ def _cause(code: int | None) -> str:
 
 def work(connection: Connection, job: Job) -> None:
     """Score the batches that come through `connection`, and send each back with its account and its warnings."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(job.n_threads))
     batches: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(connection, batches), daemon=True).start()
     with warnings.catch_warnings(record=True) as warned:

@@ -19,7 +19,16 @@ from rag_descriptors.traces.pivot import ROW_COLUMNS, RowsOf, pivot
 from rag_descriptors.traces.presets import PRESETS, Form, SpanForm
 from rag_descriptors.traces.recognition import forms_of, recognised
 from rag_descriptors.traces.spans import Span, read_spans
-from rag_descriptors.traces.tables import Cells, Source, list_cells, named, read_tables, unified
+from rag_descriptors.traces.tables import (
+    Cells,
+    RowName,
+    Source,
+    list_cells,
+    named,
+    numbered,
+    read_tables,
+    unified,
+)
 
 __all__ = ["Traces", "is_mixed", "open_traces", "parse_mixed"]
 
@@ -57,22 +66,33 @@ class Traces:
             CellError: Contexts can't be split, or are lists that can't be read.
             OSError: A file can't be read, or there is no room for the spans that wait for the rest of their trace.
         """
+        with closing(self.named_batches(limit)) as batches:
+            for batch, _ in batches:
+                yield batch
+
+    def named_batches(self, limit: int | None = None) -> Generator[tuple[pa.RecordBatch, RowName], None, None]:
+        """Yield what `batches` does, each with what errors call its rows."""
         self.unused.clear()
         is_spans = any(isinstance(source.form, SpanForm) for source in self.sources)
         found = _pivoted(self, limit) if is_spans else read_tables(self.sources, self.schema, self.cells)
         done = 0
         with closing(found) as batches:
-            for batch in batches:
+            for batch, row_name in batches:
                 wanted = batch if limit is None else batch.slice(0, limit - done)
                 done += wanted.num_rows
                 if wanted.num_rows:
-                    yield wanted
+                    yield wanted, row_name
                 if done == limit:
                     return
 
 
 def open_traces(
-    inputs: Sequence[str], preset: str | None = None, *, rows: RowsOf = "trace", separator: str | None = None
+    inputs: Sequence[str],
+    preset: str | None = None,
+    *,
+    rows: RowsOf = "trace",
+    separator: str | None = None,
+    contexts: Sequence[str] = (),
 ) -> Traces:
     """Return the rows of files, of all trace files in folders, and of globs; a file that is named twice is read once.
 
@@ -92,6 +112,8 @@ def open_traces(
         rows: What becomes a row of a span export: a `"trace"`, or each `"retriever"`, with its own query as question.
         separator: What stands between the contexts in a cell that is one plain text, such as a blank line; an empty one
             switches off the separator that a preset has. Cells that hold a list are never split.
+        contexts: The columns of contexts, by our names; without them those that the preset knows, or the one that has
+            a known name.
 
     Raises:
         OptionError: An input names no file, or a file of an unknown format; an option is unknown or does not go with
@@ -110,7 +132,7 @@ def open_traces(
     schemas = [format_of(source.file, source.wrapped).schema(source.file) for source in unnamed]
     sources = [named(file, form, schema.names) for file, form, schema in zip(files, forms, schemas, strict=True)]
     found = unified(sources, schemas)
-    cells = list_cells(sources, found, separator)
+    cells = list_cells(sources, found, separator, contexts)
     schema = pa.schema([pa.field(item.name, cells[item.name].kind) if item.name in cells else item for item in found])
     return Traces(files, schema, sources, cells, preset)
 
@@ -183,11 +205,13 @@ def _permitted(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _pivoted(traces: Traces, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
+def _pivoted(traces: Traces, limit: int | None) -> Generator[tuple[pa.RecordBatch, RowName], None, None]:
+    first = 0
     with closing(pivot(_spans(traces.sources), traces.rows, traces.unused)) as rows:
         wanted = islice(rows, limit)  # no further: what is made into a row is counted
         while chunk := list(islice(wanted, ROWS_AT_ONCE)):
-            yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema)
+            yield pa.RecordBatch.from_pylist(chunk, schema=traces.schema), numbered("row", first)
+            first += len(chunk)
 
 
 def _spans(sources: Sequence[Source]) -> Iterator[tuple[str, Span]]:

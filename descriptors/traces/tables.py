@@ -27,7 +27,9 @@ from rag_descriptors.traces.formats import (
 )
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, Form, RowForm, find_column
 
-__all__ = ["Cells", "Source", "list_cells", "named", "read_tables", "unified"]
+__all__ = ["Cells", "RowName", "Source", "list_cells", "named", "numbered", "read_tables", "unified"]
+
+RowName = Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -150,19 +152,25 @@ def _kinds(schemas: Sequence[pa.Schema]) -> dict[str, list[pa.DataType]]:
     return {name: [*found] for name, found in kinds.items()}
 
 
-def list_cells(sources: Sequence[Source], schema: pa.Schema, separator: str | None) -> dict[str, Cells]:
+def list_cells(
+    sources: Sequence[Source], schema: pa.Schema, separator: str | None, contexts: Sequence[str] = ()
+) -> dict[str, Cells]:
     """Return, by our names, the columns whose cells are lists of a kind that only the preset or the caller can tell.
 
+    Columns of contexts are those of the preset and those that were named; where there are neither, the one that has a
+    known name.
+
     Raises:
-        OptionError: A separator was given, and no column of contexts is known.
+        OptionError: A separator was given, and no column of contexts is named or known.
     """
     forms = [(source, source.form) for source in sources if isinstance(source.form, RowForm)]
     lists = {ours for source, form in forms for ours, theirs in source.names.items() if theirs in form.lists}
     cells = {ours: Cells(schema.field(ours), TEXT, _joined) for ours in lists}
     default = next((form.separator for source, form in forms if format_of(source.file) is CSV), None)
     between = (default if separator is None else separator) or ""
-    columns = ["contexts", "reference_contexts"] if forms else [find_column("contexts", schema.names)]
-    if separator and not set(columns) & set(schema.names):
+    known = ["contexts", "reference_contexts"] if forms else [find_column("contexts", schema.names)]
+    columns = [*contexts, *(known if forms or not contexts else ())]
+    if separator and schema.names and not contexts and not set(columns) & set(schema.names):
         raise OptionError(
             f"separator: {separator!r} needs a column of contexts. "
             f"Known names are {', '.join(KNOWN_COLUMNS['contexts'])}."
@@ -188,16 +196,25 @@ def _split(separator: str, cell: object) -> list[str | None] | None:
 
 def read_tables(
     sources: Sequence[Source], schema: pa.Schema, cells: Mapping[str, Cells]
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of all files in batches that have the columns of the schema."""
+) -> Generator[tuple[pa.RecordBatch, RowName], None, None]:
+    """Yield the rows of all files in batches that have the columns of the schema, each with what errors call its rows.
+
+    That is their number in their file, and the file where there are several.
+    """
     found = pa.schema([cells[item.name].found if item.name in cells else item for item in schema])
-    first = 0
     for source in sources:
+        first, place = 0, f"{source.file}, row" if len(sources) > 1 else "row"
         theirs = pa.schema([item.with_name(source.names.get(item.name, item.name)) for item in found])
         for batch in format_of(source.file, source.wrapped).batches(source.file, theirs):
+            row_name = numbered(place, first)
             conformed = _conform(source.file, batch, theirs, found)
-            yield _with_cells(conformed, schema, cells, first)
+            yield _with_cells(conformed, schema, cells, row_name), row_name
             first += batch.num_rows
+
+
+def numbered(place: str, first: int) -> RowName:
+    """Return what errors call rows of which the first one has a number."""
+    return lambda position: f"{place} {first + position}"
 
 
 def _conform(file: Path, batch: pa.RecordBatch, theirs: pa.Schema, found: pa.Schema) -> pa.RecordBatch:
@@ -219,12 +236,14 @@ def _cast(found: pa.Field, array: pa.Array, wanted: pa.Field) -> pa.Array:
     return array.cast(wanted.type)
 
 
-def _with_cells(batch: pa.RecordBatch, schema: pa.Schema, cells: Mapping[str, Cells], first: int) -> pa.RecordBatch:
+def _with_cells(
+    batch: pa.RecordBatch, schema: pa.Schema, cells: Mapping[str, Cells], row_name: RowName
+) -> pa.RecordBatch:
     def read(item: pa.Field, array: pa.Array) -> pa.Array:
         if item.name not in cells:
             return array
         values = parse_mixed(array) if is_mixed(cells[item.name].found) else array.to_pylist()
-        return to_column(values, item, lambda place: f"row {first + place}", cells[item.name].read)
+        return to_column(values, item, row_name, cells[item.name].read)
 
     arrays = [read(item, array) for item, array in zip(schema, batch.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from rag_descriptors import Cache, ContextRelevance
 from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, OptionError, ScoringError
 from rag_descriptors.jobs import batch
-from rag_descriptors.jobs.batch import default_descriptors, score_traces
+from rag_descriptors.jobs.batch import default_descriptors, estimate_traces, score_traces
 from rag_descriptors.jobs.config import read_config
 from rag_descriptors.testing import FakeEmbedder
 from rag_descriptors.traces import readers
@@ -159,18 +160,6 @@ def test_contexts_of_every_arrow_type(score, tmp_path, contexts):
     rows = score(save(tmp_path / "in.arrow", pa.table({"question": questions, "contexts": contexts})), ending="arrow")
     assert [row["cr scores"] for row in rows] == [[1.0, 0.5], None]
     assert [row["contexts"] for row in rows] == contexts.to_pylist()
-
-
-def test_the_size_of_views_in_an_older_arrow():
-    class Older:
-        @property
-        def nbytes(self):
-            raise pa.ArrowTypeError
-
-        def get_total_buffer_size(self):
-            return 9
-
-    assert (batch._size(Older()), batch._size(pa.record_batch({"a": [1, 2]}))) == (9, 16)
 
 
 def test_the_callers_own_columns_are_untouched(score, tmp_path):
@@ -402,14 +391,26 @@ def test_columns_of_a_file_are_checked_too(score, tmp_path, relevance):
 # --- workers, provenance, sizes
 
 
-def test_workers_write_the_same_file(cases, stub, tmp_path):
+def test_what_workers_cannot_do_is_told_before_cells_are_read(relevance, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"question": "q", "contexts": "[\'N\' \'E\']"}')
+    descriptor = relevance(method=lambda q, c: [1.0] * len(q))
+    traces, output = open_traces([str(tmp_path / "in.jsonl")]), tmp_path / "out.csv"
+    with pytest.raises(OptionError, match=r"workers: .* can't be sent to another process"):
+        score_traces(traces, output, [descriptor], workers=2)
+    with pytest.raises(CellError):
+        score_traces(traces, output, [descriptor])
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl"])
+def test_workers_write_the_same_file(cases, stub, tmp_path, ending):
     config, problems = read_config(stub("output_scores = true"))
     assert problems == []
     big = pa.concat_tables([cases] * 2000)
     path = save(tmp_path / "in.parquet", big)
-    one = score_traces(open_traces([str(path)]), tmp_path / "1.parquet", config.descriptors)
-    two = score_traces(open_traces([str(path)]), tmp_path / "2.parquet", config.descriptors, workers=2)
-    assert (tmp_path / "1.parquet").read_bytes() == (tmp_path / "2.parquet").read_bytes()
+    one = score_traces(open_traces([str(path)]), tmp_path / f"1.{ending}", config.descriptors)
+    two = score_traces(open_traces([str(path)]), tmp_path / f"2.{ending}", config.descriptors, workers=2)
+    assert (tmp_path / f"1.{ending}").read_bytes() == (tmp_path / f"2.{ending}").read_bytes()
     assert two.columns == one.columns
     assert (two.rows, two.texts.distinct, two.texts.cut) == (10_000, 4, 0)
 
@@ -471,6 +472,22 @@ def test_all_columns_with_bad_cells_are_named(score, tmp_path):
         score(tmp_path / "in.jsonl")
     assert "column 'question' can't be read:\n  row 3: " in str(error.value)
     assert "column 'contexts' can't be read:\n  row 4001: " in str(error.value)
+
+
+@pytest.mark.parametrize("bytes_at_once", [batch.BYTES_AT_ONCE, 1])
+def test_of_several_files_the_one_with_the_bad_cell_is_named(relevance, tmp_path, monkeypatch, bytes_at_once):
+    monkeypatch.setattr(batch, "BYTES_AT_ONCE", bytes_at_once)
+    for name, bad in (("1.jsonl", None), ("2.jsonl", 4100)):
+        rows = [{"question": 5 if n == bad else "q", "contexts": []} for n in range(4200)]
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
+    both = open_traces([str(tmp_path / name) for name in ("1.jsonl", "2.jsonl")])
+    alone, output = open_traces([str(tmp_path / "2.jsonl")]), tmp_path / "out.csv"
+    for traces, place in ((both, f"{tmp_path / '2.jsonl'}, row 4100"), (alone, "row 4100")):
+        for run in (estimate_traces, partial(score_traces, output=output)):
+            with pytest.raises(CellError) as error:
+                run(traces, descriptors=[relevance()])
+            assert str(error.value).startswith(f"column 'question' can't be read:\n  {place}: found int 5 where")
+    assert estimate_traces(both, [relevance()], limit=8300).rows == 8300
 
 
 def test_renamed_columns_without_rows(relevance, tmp_path):

@@ -185,6 +185,24 @@ def test_a_folder_is_no_configuration(tmp_path):
         read_config(tmp_path)
 
 
+def test_a_configuration_that_cannot_be_read(tmp_path, monkeypatch):
+    """As root no mode keeps anybody from reading, so what the system says is said here."""
+
+    def refuses(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuses)
+    with pytest.raises(
+        OptionError, match=r"config '.*c\.toml' can't be read: Permission denied\. Let yourself read it"
+    ):
+        read_config(tmp_path / "c.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_configuration(tmp_path):
+    (tmp_path / "c.toml").write_text("[run]\nlimit = 3\n", "utf-8-sig")
+    assert read_config(tmp_path / "c.toml") == (Config(descriptors=[], run={"limit": 3}), [])
+
+
 def test_every_option_is_declared_whole():
     for option in fields(ScoreOptions):
         info = option_info(option)

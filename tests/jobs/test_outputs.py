@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,13 +16,15 @@ import pyarrow.parquet
 import pytest
 
 from rag_descriptors.errors import FormatError, OptionError
+from rag_descriptors.jobs import outputs
 from rag_descriptors.jobs.outputs import (
     WRITERS,
     _host,
     _is_orphan,
     _told,
-    check_output,
     check_place,
+    check_places,
+    n_bytes,
     open_output,
     replacing,
     to_json,
@@ -109,6 +111,59 @@ def test_batches_may_have_dictionaries_of_their_own(tmp_path, ending):
     assert [row["a"] for row in written(tmp_path / f"t.{ending}", *parts)] == ["x", "y", "z", "x"]
 
 
+def test_the_size_of_views_in_an_older_arrow():
+    class Older:
+        @property
+        def nbytes(self):
+            raise pa.ArrowTypeError
+
+        def get_total_buffer_size(self):
+            return 9
+
+    assert (n_bytes(Older()), n_bytes(pa.record_batch({"a": [1, 2]}))) == (9, 16)
+
+
+def row_groups(path):
+    found = pa.parquet.read_metadata(path)
+    return [found.row_group(place).num_rows for place in range(found.num_row_groups)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_bytes_", "groups"),
+    [
+        (65_536, 64 << 20, [20]),
+        (8, 64 << 20, [8, 8, 4]),
+        (7, 64 << 20, [8, 8, 4]),
+        (2, 64 << 20, [2] * 10),
+        (1, 64 << 20, [2] * 10),
+        (65_536, 48, [6, 6, 6, 2]),  # 16 bytes a batch
+    ],
+)
+def test_row_groups_are_gathered(tmp_path, monkeypatch, rows, n_bytes_, groups):
+    monkeypatch.setattr(outputs, "GROUP_ROWS", rows)
+    monkeypatch.setattr(outputs, "GROUP_BYTES", n_bytes_)
+    path = tmp_path / "t.parquet"
+    found = written(path, *(pa.table({"a": [n, n + 1]}) for n in range(0, 20, 2)))
+    assert [row["a"] for row in found] == [*range(20)]
+    assert row_groups(path) == groups
+
+
+def test_many_files_are_few_row_groups(tmp_path):
+    written(tmp_path / "t.parquet", *[pa.table({"a": range(4096)})] * 17)
+    assert row_groups(tmp_path / "t.parquet") == [65_536, 4096]
+
+
+def test_what_is_given_up_is_not_gathered_to_its_end(tmp_path, monkeypatch):
+    groups = []
+    monkeypatch.setattr(pa.parquet.ParquetWriter, "write_table", lambda *_: groups.append(1))
+    for is_whole, n_groups in ((False, 0), (True, 1)):
+        with suppress(KeyError), open_output(tmp_path / "t.parquet", pa.schema({"a": pa.int64()})) as write:
+            write(pa.record_batch({"a": [1]}))
+            if not is_whole:
+                raise KeyError
+        assert len(groups) == n_groups
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "json"])
 def test_json_is_strict(tmp_path, ending):
     table = pa.table({"a": [float("nan"), 1.0], "b": [[1.0, None, float("nan")], None], "c": ["\x00\u2028", "é"]})
@@ -182,12 +237,30 @@ def test_outputs_that_cannot_be_written(tmp_path, name, says):
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "t.csv").touch()
     with pytest.raises(OptionError, match=says.replace("?", r"\?")):
-        check_output(tmp_path / name)
+        check_places([], output=tmp_path / name)
 
 
 def test_a_place_is_fine(tmp_path):
     check_place("summary", tmp_path / "t")
-    check_output(tmp_path / "t.csv")
+    check_places([], output=tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("are_there", [False, True])
+def test_nothing_stands_over_another_thing(tmp_path, are_there):
+    names = {name: tmp_path / name for name in ("in.csv", "out.csv", "other.csv", "s.json", "c.sqlite")}
+    for path in names.values() if are_there else [names["in.csv"]]:
+        path.touch()
+    check_places([names["in.csv"]], output=names["out.csv"], summary=names["s.json"], cache=names["c.sqlite"])
+    (tmp_path / "in2.csv").hardlink_to(names["in.csv"])
+    (tmp_path / "s2.json").symlink_to(names["s.json"])
+    for places, says in [
+        ({"output": tmp_path / "in2.csv"}, "output '.*in2.csv' is one of the inputs. Give another name"),
+        ({"cache": tmp_path / "in2.csv"}, "cache '.*in2.csv' is one of the inputs"),
+        ({"summary": names["s.json"], "cache": tmp_path / "s2.json"}, "cache '.*s2.json' is the summary too"),
+        ({"output": names["out.csv"], "summary": names["out.csv"]}, "summary '.*out.csv' is the output too"),
+    ]:
+        with pytest.raises(OptionError, match=says):
+            check_places([names["in.csv"]], **places)
 
 
 def test_an_earlier_file_stays_until_the_new_one_is_whole(tmp_path):
@@ -278,7 +351,7 @@ def test_the_target_of_a_link_is_replaced(tmp_path):
     link, target = tmp_path / "out.csv", tmp_path / "data" / "real.csv"
     link.symlink_to(target)
     for content in ("x", "y"):  # a link that leads nowhere yet, and one to a file
-        check_output(link)
+        check_places([], output=link)
         written(link, pa.table({"a": [content]}))
         assert link.is_symlink()
         assert target.read_text() == f'"a"\n"{content}"\n'
@@ -288,7 +361,7 @@ def test_the_target_of_a_link_is_replaced(tmp_path):
 def test_a_link_into_a_folder_that_is_not_there(tmp_path):
     (tmp_path / "out.csv").symlink_to(tmp_path / "nowhere" / "real.csv")
     with pytest.raises(OptionError, match=r"the folder '.*nowhere' is not there"):
-        check_output(tmp_path / "out.csv")
+        check_places([], output=tmp_path / "out.csv")
 
 
 def test_a_full_disk_is_told_by_the_files_name(tmp_path):

@@ -1,5 +1,6 @@
 """Several processes: the same scores in the same order, and what becomes of their errors."""
 
+import os
 import signal
 from contextlib import closing
 from multiprocessing import get_context
@@ -14,7 +15,7 @@ from rag_descriptors import Cache, ContextRelevance
 from rag_descriptors.cache.meters import Share
 from rag_descriptors.errors import CacheError, OptionError, ScoringError, WorkerError
 from rag_descriptors.jobs import workers
-from rag_descriptors.jobs.workers import score_in_workers
+from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.scoring import score_batches
 from rag_descriptors.summary import Account
 
@@ -45,6 +46,8 @@ class Stub:
                 raise Odd(1, 2)
             if text == "warn":
                 warnings.warn("an odd text")
+            if text == "cores":
+                warnings.warn(f"{os.environ['OMP_NUM_THREADS']} cores")
         vectors = [[1 + len(text) % 7, 1 + sum(text.encode()) % 11, 3] for text in texts]
         return Embeddings(np.array(vectors, np.float32), np.zeros(len(texts), np.int32))
 
@@ -163,7 +166,7 @@ original = workers.Worker
 def test_functions_without_a_name_cannot_go(stub):
     descriptor = ContextRelevance("question", "contexts", method=lambda q, c: [1.0] * len(q))
     with pytest.raises(OptionError, match=r"workers: .* can't be sent to another process: .*or one worker"):
-        list(score_in_workers(batches("a"), [stub, descriptor], 2))
+        check_portable([stub, descriptor])
 
 
 def test_no_worker_outlives_the_iteration(stub, monkeypatch):
@@ -183,6 +186,36 @@ def test_the_cores_are_shared(stub, monkeypatch, tmp_path):
     assert [job.share.start for job in jobs[2]] == [0, 0.5]
 
 
+@pytest.mark.parametrize("told", ["7", None])
+def test_a_worker_has_its_share_of_the_cores(stub, monkeypatch, told):
+    if told is None:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        monkeypatch.setattr(workers, "n_cores", lambda: 7)
+    else:
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+    with pytest.warns(UserWarning, match="^3 cores$"):
+        list(score_in_workers(batches("cores"), [stub], 2))
+    assert os.environ.get("OMP_NUM_THREADS") == told
+
+
+def test_one_batch_is_dealt_to_several_workers(stub, monkeypatch):
+    started = []
+    monkeypatch.setattr(workers, "Worker", lambda job: started.append(made := original(job)) or made)
+    texts = [[f"text {n % 50}"] * (n % 3) for n in range(1025)]
+    rows = [
+        pa.record_batch({"question": ["q"] * 1025, "contexts": texts}),
+        pa.record_batch({"question": pa.nulls(0, pa.string()), "contexts": pa.nulls(0, pa.list_(pa.string()))}),
+        pa.record_batch({"question": ["q", None], "contexts": [["a"], None]}),
+    ]
+    expected, alone = scored(score_batches(rows, [stub]))
+    found, together = scored(score_in_workers(rows, [stub], 4))
+    assert found == expected
+    assert [batch.num_rows for batch in found] == [1025, 0, 2]
+    assert len(started) == 4  # 512, 512 and 1 rows; 0 rows; then the first one's turn
+    assert together.rows == alone.rows == 1027
+    assert together.texts.distinct == alone.texts.distinct == 52
+
+
 def test_systems_without_signal_masks(monkeypatch):
     monkeypatch.delattr(signal, "pthread_sigmask", raising=False)
     with workers._no_interrupt():
@@ -195,7 +228,6 @@ def test_systems_without_signal_masks(monkeypatch):
 @pytest.fixture
 def line(monkeypatch, tmp_path, stub):
     """The parent's end of a worker's connection, while `work` runs in a thread; `os._exit` only notes its code."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     ours, theirs = get_context("spawn").Pipe()
     left = SimpleQueue()
     monkeypatch.setattr(workers.os, "_exit", left.put)
@@ -260,4 +292,19 @@ def test_processes_count_distinct_texts_together(tmp_path):
 def test_a_judge_is_asked_by_one_process(stub):
     judged = ContextRelevance("question", "contexts", method="llm", alias="judged")
     with pytest.raises(OptionError, match="workers: 'judged' asks a judge, whose limits hold within one process"):
-        list(score_in_workers(batches("a"), [stub, judged], 2))
+        check_portable([stub, judged])
+
+
+def test_all_that_hinders_is_told_at_once(stub):
+    judged = [ContextRelevance("question", "contexts", method="llm", alias=alias) for alias in "ab"]
+    unsent = ContextRelevance("question", "contexts", method=lambda q, c: [1.0] * len(q))
+    with pytest.raises(OptionError) as error:
+        check_portable([judged[0], unsent, stub, judged[1]])
+    first, second, third = str(error.value).splitlines()
+    assert first.startswith("workers: 'a' asks a judge")
+    assert second.startswith("workers: ContextRelevance(input='question', ")
+    assert third.startswith("workers: 'b' asks a judge")
+
+
+def test_descriptors_that_can_be_sent(stub):
+    check_portable([stub])

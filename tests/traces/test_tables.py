@@ -160,6 +160,24 @@ def test_a_separator_needs_a_column(file):
         open_traces([file("t.jsonl", {"q": "a", "c": "b"})], separator="|")
 
 
+def test_a_separator_is_for_the_columns_that_are_named(file):
+    path = file("t.csv", "context,found,also", "a|b,N|E,S|W")
+    assert rows(path, separator="|") == [{"context": ["a", "b"], "found": "N|E", "also": "S|W"}]
+    assert rows(path, separator="|", contexts=["found"]) == [{"context": "a|b", "found": ["N", "E"], "also": "S|W"}]
+    assert rows(path, separator="|", contexts=["found", "also"])[0]["also"] == ["S", "W"]
+    assert rows(path, separator="|", contexts=["nowhere"]) == [{"context": "a|b", "found": "N|E", "also": "S|W"}]
+
+
+def test_a_preset_and_names_both_tell_columns_of_contexts(file):
+    path = file("t.csv", "input,retrieval_context,mine", "q,N|E,S|W")
+    expected = {"question": "q", "contexts": ["N", "E"], "mine": ["S", "W"]}
+    assert rows(path, "deepeval", contexts=["mine"]) == [expected]
+
+
+def test_a_separator_for_a_file_without_a_key(file):
+    assert rows(file("t.jsonl"), separator="|") == []
+
+
 def test_cells_that_cannot_be_read_name_the_row(file):
     cells = ["a|b", "['N' 'E']", '[{"id": 1}]']
     lines = ["input,retrieval_context", *(f'q,"{cell}"'.replace('{"id"', '{""id""') for cell in cells)]
@@ -168,8 +186,14 @@ def test_cells_that_cannot_be_read_name_the_row(file):
         rows(inputs, "deepeval")
     first, second, third = str(error.value).split("\n")
     assert first == "column 'contexts' can't be read:"
-    assert second.startswith("  row 1: found the text of a list that can't be read back: ['N' 'E']. Save lists as JSON")
-    assert third.startswith("  row 2: found dict {'id': 1} without a known text key; its keys are 'id'.")
+    assert second.startswith(
+        f"  {inputs[1]}, row 0: found the text of a list that can't be read back: ['N' 'E']. Save lists as JSON"
+    )
+    assert third.startswith(
+        f"  {inputs[1]}, row 1: found dict {{'id': 1}} without a known text key; its keys are 'id'."
+    )
+    with pytest.raises(CellError, match=r":\n  row 0: found the text of a list"):  # of one file, which is known
+        rows(inputs[1], "deepeval")
 
 
 # --- lists where one text is wanted
