@@ -62,7 +62,7 @@ EXAMPLES: Mapping[str, Any] = {
 
 
 def template() -> str:
-    """Return a configuration that scores as the command does without one, and shows what may be set."""
+    """Return a configuration that scores `question` and `contexts`, and shows what may be set."""
     lines = [HEAD + "[[descriptors]]", *_descriptor("ContextRelevance"), OTHERS.rstrip("\n")]
     for table, head in (("columns", COLUMNS), ("run", RUN)):
         lines += [head.rstrip("\n"), *_options(table)]
