@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import closing
 from multiprocessing import get_context
 from queue import SimpleQueue
@@ -46,6 +48,8 @@ class Stub:
                 raise Odd(1, 2)
             if text == "warn":
                 warnings.warn("an odd text")
+            if text.startswith("mask"):
+                warnings.warn(f"blocked in {text}: {signal.pthread_sigmask(signal.SIG_BLOCK, [])}")
             if text == "cores":
                 warnings.warn(f"{os.environ['OMP_NUM_THREADS']} cores")
         vectors = [[1 + len(text) % 7, 1 + sum(text.encode()) % 11, 3] for text in texts]
@@ -214,6 +218,26 @@ def test_one_batch_is_dealt_to_several_workers(stub, monkeypatch):
     assert len(started) == 4  # 512, 512 and 1 rows; 0 rows; then the first one's turn
     assert together.rows == alone.rows == 1027
     assert together.texts.distinct == alone.texts.distinct == 52
+
+
+MASKS = """
+import pyarrow as pa
+from rag_descriptors import ContextRelevance
+from rag_descriptors.jobs.workers import score_in_workers
+from stub import Stub
+
+descriptor = ContextRelevance("question", "contexts", method_params={"embedder": Stub()})
+batches = [pa.record_batch({"question": [text], "contexts": [["c"]]}) for text in ("mask 1", "mask 2")]
+assert len(list(score_in_workers(batches, [descriptor], 2))) == 2
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signal masks here")
+def test_no_worker_is_interrupted_by_a_terminal_not_even_the_first(stub):
+    """In a process of its own, which has started no other one before."""
+    done = subprocess.run([sys.executable, "-c", MASKS], check=False, capture_output=True, text=True, timeout=60)
+    found = [line.partition("blocked in ")[2] for line in done.stderr.splitlines() if "blocked in " in line]
+    assert (done.returncode, found) == (0, [f"mask {n}: {{<Signals.SIGINT: 2>}}" for n in (1, 2)])
 
 
 def test_systems_without_signal_masks(monkeypatch):
