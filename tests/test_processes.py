@@ -163,22 +163,23 @@ OPEN = """
 import sys, time, warnings
 from rag_descriptors import Cache
 warnings.simplefilter("error")
-time.sleep(max(0, float(sys.argv[2]) - time.time()))
-for n in range(20):
-    cache = Cache(sys.argv[1])
+for n in range(40):
+    time.sleep(max(0, float(sys.argv[2]) + n / 20 - time.time()))
+    cache = Cache(f"{sys.argv[1]}-{n // 2}")
     cache.put("vector", {f"{sys.argv[3]} {n}".encode(): b"x" * 5000})
     cache.close()
 """
 
 
-def test_processes_that_open_a_new_cache_at_once(tmp_path, started):
+def test_processes_that_open_new_caches_at_once(tmp_path, started):
     path = tmp_path / "new" / "c.sqlite"
     start = time.time() + 4
     processes = [started("-c", OPEN, path, start, name) for name in range(4)]
     for process in processes:
         assert process.communicate(timeout=TIMEOUT_S) == ("", "")
-    with closing(Cache(path)) as cache:
-        assert cache.stats().entries == {"vector": 80}
+    for n in range(20):
+        with closing(Cache(f"{path}-{n}")) as cache:
+            assert cache.stats().entries == {"vector": 8}
 
 
 COMMAND = """

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS answer (
 """
 INSERT = "REPLACE INTO answer VALUES (?, ?, ?, ?, ?)"
 KEYS_AT_ONCE = 500
-BUSY_TIMEOUT_S = 60
+BUSY_TIMEOUT_S, BUSY_WAIT_S = 60, 0.01
 SECONDS_A_DAY = 86_400
 WAYS_OUT = {
     sqlite3.SQLITE_FULL: "What it holds stands: free some space, or give another path.",
@@ -199,13 +199,28 @@ def _connect(path: Path | None) -> sqlite3.Connection:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         connection = sqlite3.connect(path or "", timeout=BUSY_TIMEOUT_S, check_same_thread=False)
     try:
-        for pragma in (f"busy_timeout = {BUSY_TIMEOUT_S * 1000}", "journal_mode = WAL", "synchronous = NORMAL"):
-            connection.execute(f"PRAGMA {pragma}")
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000}")
+        _switch_to_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(SCHEMA)
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work at once; where others are about to do the same, SQLite itself does not wait."""
+    end = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(BUSY_WAIT_S)
+        else:
+            return
 
 
 def _checksum(key: bytes, value: object) -> bytes | None:

@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -351,6 +352,13 @@ def test_a_file_locked_for_good_is_survived(full, monkeypatch):
         _, after, told = used(full)
     assert (after, len(told)) == (ANSWERS, 1)
     assert "locked" in str(told[0].message)
+
+
+def test_a_new_file_that_another_process_is_about_to_fill_is_waited_for(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "c", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.3, other.execute, ["COMMIT"]).start()
+        assert used(tmp_path / "c") == ({}, ANSWERS, [])
 
 
 def test_what_a_busy_file_could_not_take_is_written_in_the_end(full, monkeypatch):
