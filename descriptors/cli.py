@@ -34,12 +34,13 @@ from rag_descriptors.errors import (
 from rag_descriptors.jobs.batch import chosen, estimate_traces, score_traces
 from rag_descriptors.jobs.check import check, open_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
-from rag_descriptors.jobs.outputs import check_place, check_places, replacing, to_json
+from rag_descriptors.jobs.outputs import check_place, check_places, replacing
 from rag_descriptors.jobs.template import template
 from rag_descriptors.models.calls import BUDGET_EXHAUSTED
 from rag_descriptors.options import together
 from rag_descriptors.plugins import installed, load, package
 from rag_descriptors.summary import RunSummary
+from rag_descriptors.texts import to_json
 
 __all__ = ["app", "main"]
 

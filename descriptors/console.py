@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rag_descriptors.jobs.check import Checked
-from rag_descriptors.jobs.outputs import to_json
 from rag_descriptors.summary import ColumnSummary, RunSummary
+from rag_descriptors.texts import to_json
 
 __all__ = ["leave_quietly", "say", "say_table", "show_checked", "show_summary", "tell_of_unused"]
 

@@ -32,7 +32,7 @@ from rag_descriptors.summary import Account, JudgeCounts, RunSummary, Tally, Tex
 from rag_descriptors.traces.columns import to_column
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["CacheLike", "Run", "describe", "models_of", "read_inputs", "score_batches", "summarise"]
+__all__ = ["CacheLike", "Run", "describe", "models_of", "read_cells", "score_batches", "summarise"]
 
 CacheLike = Cache | str | PathLike[str] | None
 
@@ -163,13 +163,23 @@ def score_batches(
     inputs, first = input_schema(descriptors), 0
     with Run(descriptors, cache=cache, estimate=estimate, progress=progress, share=share) as run:
         for batch in batches:
-            scored = run.score(read_inputs(batch, inputs, first))
+            scored = run.score(_read_inputs(batch, inputs, first))
             _check(scored)
             yield scored, run.take()
             first += batch.num_rows
 
 
-def read_inputs(batch: pa.RecordBatch, inputs: pa.Schema, first: int = 0) -> pa.RecordBatch:
+def read_cells(batch: pa.RecordBatch, field: pa.Field, row_name: Callable[[int], str]) -> pa.Array:
+    """Return the cells of a column of a file as descriptors read them; `row_name` is what errors call a row.
+
+    Raises:
+        CellError: Cells can't be read.
+    """
+    found = batch[field.name]
+    return to_column(parse_mixed(found) if is_mixed(batch.schema.field(field.name)) else found, field, row_name)
+
+
+def _read_inputs(batch: pa.RecordBatch, inputs: pa.Schema, first: int) -> pa.RecordBatch:
     """Return the columns `inputs` of a batch of a file as descriptors read them; its first row is the file's `first`.
 
     Raises:
@@ -179,7 +189,7 @@ def read_inputs(batch: pa.RecordBatch, inputs: pa.Schema, first: int = 0) -> pa.
     problems: list[str] = []
     for field in inputs:
         try:
-            columns.append(to_column(_cells(batch, field.name), field, lambda position: f"row {first + position}"))
+            columns.append(read_cells(batch, field, lambda position: f"row {first + position}"))
         except CellError as error:
             problems.append(str(error))
     if problems:
@@ -222,10 +232,6 @@ def _check(scored: pa.RecordBatch) -> None:
         raise ScoringError(
             f"computed columns break their schema: {'; '.join(problems)}. Run check_descriptor on the descriptor."
         )
-
-
-def _cells(batch: pa.RecordBatch, name: str) -> pa.Array | list[object]:
-    return parse_mixed(batch[name]) if is_mixed(batch.schema.field(name)) else batch[name]
 
 
 def models_of(descriptor: Descriptor) -> list[Any]:

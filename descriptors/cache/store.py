@@ -126,7 +126,7 @@ class Cache:
                 if self._set_aside_by is not None and _way_out(self._set_aside_by):
                     self._hand_over(self._connection)
                 self._connection.close()
-                self._connection = None
+                self._connection = self._set_aside_by = None
 
     def _hand_over(self, kept: sqlite3.Connection) -> None:
         """Write into the file what was kept beside it, if that is possible by now."""
@@ -135,7 +135,9 @@ class Cache:
 
     def _check_in_use(self) -> None:
         if self._set_aside_by is not None:
-            raise CacheError(f"{str(self.path)!r} is no cache, or a damaged one. Give another path, or delete it.")
+            way_out = _way_out(self._set_aside_by)
+            problem = f"can't be used now ({self._set_aside_by})" if way_out else "is no cache, or a damaged one"
+            raise CacheError(f"{str(self.path)!r} {problem}. {way_out or 'Give another path, or delete it.'}")
 
     def _select(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         marks = ",".join("?" * len(keys))

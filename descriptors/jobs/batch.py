@@ -14,16 +14,17 @@ import pyarrow as pa
 from rag_descriptors.base import Descriptor
 from rag_descriptors.errors import CellError, MissingColumnError, OptionError, PlanError, suggest
 from rag_descriptors.jobs.guess import how_to_name
-from rag_descriptors.jobs.outputs import check_places, n_bytes, open_output, to_json
+from rag_descriptors.jobs.outputs import check_places, n_bytes, open_output
 from rag_descriptors.jobs.workers import check_portable, score_in_workers
 from rag_descriptors.options import unknown
 from rag_descriptors.planning import OnConflict, input_schema, output_fields, plan
 from rag_descriptors.relevance import ContextRelevance
-from rag_descriptors.scoring import CacheLike, describe, score_batches, summarise
+from rag_descriptors.scoring import CacheLike, describe, read_cells, score_batches, summarise
 from rag_descriptors.summary import Account, RunSummary, fingerprint
-from rag_descriptors.traces.columns import is_settled, to_column
+from rag_descriptors.texts import to_json
+from rag_descriptors.traces.columns import is_settled
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, find_column
-from rag_descriptors.traces.readers import Traces, is_mixed, parse_mixed
+from rag_descriptors.traces.readers import Traces, is_mixed
 from rag_descriptors.traces.tables import RowName
 
 __all__ = [
@@ -264,8 +265,7 @@ def _later(row_name: RowName, first: int, position: int) -> str:
 
 
 def _read(batch: pa.RecordBatch, field: pa.Field, columns: Mapping[str, str], row_name: RowName) -> pa.Array:
-    found = select(batch, pa.schema([field]), columns)
-    return to_column(parse_mixed(found[0]) if is_mixed(found.schema.field(0)) else found[0], field, row_name)
+    return read_cells(select(batch, pa.schema([field]), columns), field, row_name)
 
 
 def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str]) -> pa.RecordBatch:

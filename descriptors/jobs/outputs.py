@@ -21,7 +21,7 @@ from rag_descriptors.errors import FormatError, OptionError, suggest
 from rag_descriptors.texts import json_value, to_json
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["check_place", "check_places", "n_bytes", "open_output", "replacing", "to_json"]
+__all__ = ["check_place", "check_places", "n_bytes", "open_output", "replacing"]
 
 TEXTS = (pa.string(), pa.large_string())
 SECONDS_A_DAY = 86_400

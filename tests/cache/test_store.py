@@ -370,9 +370,12 @@ def test_what_a_busy_file_could_not_take_is_written_in_the_end(full, monkeypatch
             cache.put("vector", {b"late": b"answer"})
         other.execute("ROLLBACK")
     assert cache.get([b"late"]) == {b"late": b"answer"}
+    with pytest.raises(CacheError, match=r"can't be used now \(database is locked\)\. What it holds stands"):
+        cache.stats()
     cache.close()
-    with closing(Cache(full)) as again:
-        assert again.get([b"late", *KEYS]) == {b"late": b"answer", **ANSWERS}
+    assert cache.stats().entries == {"vector": len(ANSWERS) + 1}  # it is the file that is open again
+    assert cache.get([b"late", *KEYS]) == {b"late": b"answer", **ANSWERS}
+    cache.close()
 
 
 # --- paths that can't be
