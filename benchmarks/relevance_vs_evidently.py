@@ -54,15 +54,16 @@ def main() -> None:
     arguments = options(__doc__, SIZES, variants=tuple(VARIANTS), questions=tuple(QUESTIONS))
     variants = available({name: VARIANTS[name] for name in arguments.variants})
     with tempfile.TemporaryDirectory() as folder:
-        answers = {name: QUESTIONS[name](arguments, variants, Path(folder)) for name in arguments.questions}
-    report(
-        "relevance_vs_evidently",
-        arguments,
-        runs={f"{name}: {run}": figures for name, found in answers.items() for run, figures in found.runs.items()},
-        lines=[line for found in answers.values() for line in found.lines],
-        facts={name: found.facts for name, found in answers.items()},
-        peer_versions=evidently_versions(),
-    )
+        for name in arguments.questions:
+            found = QUESTIONS[name](arguments, variants, Path(folder))
+            report(
+                f"relevance_vs_evidently_{name}",
+                arguments,
+                runs=found.runs,
+                lines=found.lines,
+                peer_versions=evidently_versions(),
+                **found.facts,
+            )
 
 
 def distinct(arguments: argparse.Namespace, variants: Mapping[str, Any], folder: Path) -> Answer:

@@ -9,7 +9,8 @@ from typing import Any
 from common import BENCHMARKS, ROOT, Line, markdown
 
 ORDER = (
-    "relevance_vs_evidently",
+    "relevance_vs_evidently_distinct",
+    "relevance_vs_evidently_log",
     "backends",
     "warm_run",
     "memory",

@@ -130,8 +130,9 @@ def score_contexts(
     is_counted = ~failed if skip_failed else np.ones_like(failed)
     offsets = pairs.select(is_counted).offsets
     values = aggregation(scored.values[is_counted], offsets)
-    repeats = scored.values[None] if scored.repeats is None else scored.repeats
-    spread = np.ptp([aggregation(scores[is_counted], offsets) for scores in repeats], axis=0)
+    repeats = () if scored.repeats is None else scored.repeats
+    repeated = [aggregation(scores[is_counted], offsets) for scores in repeats]
+    spread = np.ptp(repeated, axis=0) if repeated else np.zeros_like(values)
     statuses = _statuses(asked, pairs, failed, scored.failures)
     was_scored = np.isin(statuses, [OK, PARTIAL, NO_CONTEXTS])
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import Field, asdict, fields
 from inspect import Parameter, Signature, signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -22,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rag_descriptors.cache.store import Cache, CacheStats
-from rag_descriptors.console import leave_quietly, say, say_table, show_checked, show_summary, tell_of_unused
+from rag_descriptors.console import leave_quietly, say, say_json, say_table, show_checked, show_summary, tell_of_unused
 from rag_descriptors.errors import (
     CellError,
     DescriptorError,
@@ -30,11 +31,13 @@ from rag_descriptors.errors import (
     MissingColumnError,
     OptionError,
     PlanError,
+    ScoringError,
 )
 from rag_descriptors.jobs.batch import chosen, estimate_traces, score_traces
 from rag_descriptors.jobs.check import check, open_inputs
 from rag_descriptors.jobs.config import Config, ScoreOptions, merged, option_info, read_config, value_type
-from rag_descriptors.jobs.outputs import check_place, check_places, replacing
+from rag_descriptors.jobs.outputs import check_places
+from rag_descriptors.jobs.places import check_place, replacing
 from rag_descriptors.jobs.template import template
 from rag_descriptors.models.calls import BUDGET_EXHAUSTED
 from rag_descriptors.options import together
@@ -117,21 +120,32 @@ def score(
         "on_conflict": "overwrite" if options.overwrite else "error",
         "limit": options.limit,
     }
-    if options.dry_run or options.output is None:
-        done = estimate_traces(traces, descriptors, **shared)
-    else:
-        done = score_traces(traces, options.output, descriptors, workers=options.workers, **shared)
+    with _faults_of_others():
+        if options.dry_run or options.output is None:
+            done = estimate_traces(traces, descriptors, **shared)
+        else:
+            done = score_traces(traces, options.output, descriptors, workers=options.workers, **shared)
     with _whole(None if options.dry_run else options.output):
         _write_summary(done, None if options.dry_run else options.summary)
         tell_of_unused(traces.unused)
         show_summary(done, as_json=as_json, is_dry=options.dry_run)
-    _demand_answers(done, options.min_coverage)
-    _demand_coverage(done, options.min_coverage)
+    is_partial = [_lacks_answers(done, options.min_coverage), _lacks_coverage(done, options.min_coverage)]
+    if any(is_partial):
+        raise typer.Exit(PARTIAL)
 
 
 def _typed(separator: str) -> str:
     r"""Return a separator as it was meant: a shell passes on the letters \n where a line break was wanted."""
     return separator.replace("\\n", "\n").replace("\\t", "\t")
+
+
+@contextmanager
+def _faults_of_others() -> Iterator[None]:
+    """Keep from typer what a model of one's own raised, which it would take for a reader or a user who went away."""
+    try:
+        yield
+    except (BrokenPipeError, EOFError) as error:
+        raise ScoringError(f"scoring failed: {error!r}. Nothing was written; answers so far are cached.") from error
 
 
 @contextmanager
@@ -159,7 +173,7 @@ def check_config(
     """Check a configuration and its traces, and name all that is wrong; no model, no call, nothing written."""
     found, errors = check(config, inputs)
     if found is not None and as_json:
-        say(to_json(asdict(found)))
+        say_json(asdict(found))
     elif found is not None:
         show_checked(found)
     for error in errors:
@@ -196,10 +210,10 @@ def stats(cache: CacheOption = None) -> None:
     """Print what the cache holds, as JSON."""
     if cache is None and not default_cache().is_file():
         empty = CacheStats(entries={}, bytes={}, file_bytes=0)
-        say(to_json({"path": str(default_cache()), **asdict(empty)}))
+        say_json({"path": str(default_cache()), **asdict(empty)})
         return
     with closing(_existing_cache(cache)) as store:
-        say(to_json({"path": str(store.path), **asdict(store.stats())}))
+        say_json({"path": str(store.path), **asdict(store.stats())})
 
 
 @cache_app.command()
@@ -221,6 +235,8 @@ def clear(cache: CacheOption = None) -> None:
 def main() -> None:
     """Run the command, and exit with its code."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr; a name that it can't print ends no run
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -238,7 +254,7 @@ def main() -> None:
 
 
 def default_cache() -> Path:
-    """Return the file in the user's cache folder that keeps vectors between runs."""
+    """Return the file in the user's cache folder that keeps answers between runs."""
     return platformdirs.user_cache_path("rag-descriptors") / "answers.sqlite"
 
 
@@ -251,7 +267,7 @@ def _sound(path: Path) -> Config:
 def _existing_cache(path: Path | None) -> Cache:
     path = path or default_cache()
     if not path.is_file():
-        raise OptionError(f"cache {str(path)!r}: there is no such file.")
+        raise OptionError(f"cache {str(path)!r}: there is no such file. Name one with --cache FILE.")
     return Cache(path)
 
 
@@ -272,19 +288,22 @@ def _show_warning(message: Warning | str, *_: object) -> None:
     say(f"warning: {message}", err=True)
 
 
-def _demand_answers(summary: RunSummary, least: float | None) -> None:
-    """Say which prompts have no answer; whoever names a least coverage has said how many may fail, but for a budget."""
+def _lacks_answers(summary: RunSummary, least: float | None) -> bool:
+    """Say which prompts have no answer; return whether that counts.
+
+    Whoever names a least coverage has said how many may fail, but for a budget.
+    """
     failures = summary.judge.failures
     if failures:
         counts = ", ".join(f"{count} {status}" for status, count in failures.items())
         say(f"{sum(failures.values())} prompts without an answer: {counts}; run again to ask them", err=True)
     for status, message in summary.judge.messages.items():
         say(f"{status}, the first time: {message}", err=True)
-    if failures and (least is None or BUDGET_EXHAUSTED in failures):
-        raise typer.Exit(PARTIAL)
+    return bool(failures) and (least is None or BUDGET_EXHAUSTED in failures)
 
 
-def _demand_coverage(summary: RunSummary, least: float | None) -> None:
+def _lacks_coverage(summary: RunSummary, least: float | None) -> bool:
+    """Say which columns cover too little; return whether any does."""
     low = {
         name: column.coverage
         for name, column in summary.columns.items()
@@ -292,8 +311,7 @@ def _demand_coverage(summary: RunSummary, least: float | None) -> None:
     }
     for name, coverage in low.items():
         say(f"error: {name!r} covers {coverage:.4g} of the rows, less than --min-coverage {least}", err=True)
-    if low:
-        raise typer.Exit(PARTIAL)
+    return bool(low)
 
 
 def _first_line(name: str) -> str:

@@ -1,5 +1,6 @@
 """What the command prints: text on stdout and stderr, as long as somebody reads it."""
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -14,9 +15,9 @@ from rich.text import Text
 
 from rag_descriptors.jobs.check import Checked
 from rag_descriptors.summary import ColumnSummary, RunSummary
-from rag_descriptors.texts import to_json
+from rag_descriptors.texts import json_value
 
-__all__ = ["leave_quietly", "say", "say_table", "show_checked", "show_summary", "tell_of_unused"]
+__all__ = ["leave_quietly", "say", "say_json", "say_table", "show_checked", "show_summary", "tell_of_unused"]
 
 UNUSED = {"documents without text": " (their places among the contexts are null)"}
 
@@ -35,8 +36,15 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 def say_table(table: Table) -> None:
     """Print a table, as wide as what it is shown on."""
     shown, paper = Console(), StringIO()
+    if not shown.encoding.startswith("utf"):
+        table.box = box.ASCII
     Console(file=paper, width=shown.width, force_terminal=shown.is_terminal).print(table)
     say(paper.getvalue(), end="")
+
+
+def say_json(value: object) -> None:
+    """Print JSON in letters that every encoding has."""
+    say(json.dumps(json_value(value)))
 
 
 def leave_quietly() -> NoReturn:
@@ -55,7 +63,7 @@ def _mute(stream: TextIO) -> None:
 def show_summary(summary: RunSummary, *, as_json: bool, is_dry: bool) -> None:
     """Print the summary of a run, or of what one would do."""
     if as_json:
-        say(to_json(summary.to_dict()))
+        say_json(summary.to_dict())
         return
     table = Table("", box=box.SIMPLE)
     for name in summary.columns:

@@ -59,8 +59,8 @@ class ContextEntityRecall:
             entities are the first answers'.
         model: For `"llm"`, the judge's model, see `LiteLLMJudge`.
         matching: When two forms are one entity. `"normalized"`: they differ in case, Unicode form, quotes, blanks or
-            outer punctuation at most; `"exact"`: in nothing; a callable from a form to a key: their keys are equal. A
-            form whose key is None is no entity; any other key counts, 0 and "" too.
+            outer punctuation (but for `# % & @`) at most; `"exact"`: in nothing; a callable from a form to a key: their
+            keys are equal. A form whose key is None is no entity; any other key counts, 0 and "" too.
             `"mentions"`: no entities are sought in the contexts, but the reference's entities as whole words in their
             text, normalized.
         alias: The name of the score column.

@@ -1,8 +1,9 @@
 """DataFrames in, DataFrames out: the only file that touches one."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from threading import Event
 from typing import Any
 
@@ -93,7 +94,8 @@ def score_frame(
         raise PlanError(f"found a {type(df).__name__} where a pandas DataFrame is expected.")
     planned = plan(descriptors, list(df.columns), on_conflict=on_conflict, on_error=on_error)
     inputs = input_schema(planned)
-    batches = [_batch(df.iloc[start : start + ROWS_AT_ONCE], inputs, start) for start in _starts(len(df))]
+    parts = (_batches(df.iloc[start : start + ROWS_AT_ONCE], inputs, start) for start in _starts(len(df)))
+    batches = [*chain.from_iterable(parts)]
     with Run(planned, cache=cache, on_error=on_error, estimate=estimate, progress=progress) as run:
         scored = pa.Table.from_batches(map(run.score, batches), schema=run.outputs)
         return ScoredFrame(df.copy() if estimate else _with_columns(df, scored), run.summary())
@@ -111,8 +113,8 @@ async def ascore_frame(
 ) -> ScoredFrame:
     """Do what `score_frame` does in a thread of its own, while the event loop goes on.
 
-    Where the caller is cancelled no further calls to a judge are made; an embedder finishes the batch that it has in
-    hand.
+    Where the caller is cancelled no further calls to a judge are made, and a model finishes the texts that it has in
+    hand, about a second's work.
     """
     stop = Event()
     token = STOP.set(stop)
@@ -134,6 +136,18 @@ async def ascore_frame(
 
 def _starts(n_rows: int) -> range:
     return range(0, max(n_rows, 1), ROWS_AT_ONCE)
+
+
+def _batches(df: pd.DataFrame, inputs: pa.Schema, first: int) -> Iterator[pa.RecordBatch]:
+    """Yield the columns `inputs` of rows, of which `first` is the first, in as few batches as Arrow's texts allow."""
+    try:
+        yield _batch(df, inputs, first)
+    except pa.ArrowCapacityError:
+        if len(df) == 1:
+            raise
+        half = len(df) // 2
+        yield from _batches(df.iloc[:half], inputs, first)
+        yield from _batches(df.iloc[half:], inputs, first + half)
 
 
 def _batch(df: pd.DataFrame, inputs: pa.Schema, first: int) -> pa.RecordBatch:

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from rag_descriptors.base import PARTIAL, PairScores
 from rag_descriptors.errors import OptionError
-from rag_descriptors.models.calls import JudgeSession, Limits
+from rag_descriptors.models.calls import JudgeSession
 from rag_descriptors.models.entities import Entities
 from rag_descriptors.models.identity import identity_of
 from rag_descriptors.models.judge import NOT_ASKED, Asker, Judge, Verdict, verdicts
+from rag_descriptors.models.limits import Limits
 from rag_descriptors.models.llm import DEFAULT_MODEL, LiteLLMJudge
 from rag_descriptors.models.prompts import ENTITIES, RELEVANCE, Template
 from rag_descriptors.options import caught, mappings, together, unknown, whole_number
@@ -51,19 +52,23 @@ class Judging:
             OptionError: Names or values are not allowed, or a `judge` is given together with its options.
         """
         together(mappings(method_params=params))
-        limits, judge, own = _sorted(_with_model(params or {}, model))
-        problems = unknown("method_params", params or {}, [*own, *_names(LiteLLMJudge), *_names(Limits)])
+        given, problems = _with_model(params or {}, model)
+        limits, judge, own = _sorted(given)
+        judge |= {"model": model} if model is not None and own["judge"] is None else {}
+        allowed = [*own, *_names(LiteLLMJudge), *_names(Limits)]
+        problems += unknown("method_params", given, [name for name in allowed if name != "model" or model is None])
         problems += cls.usual.problems(own["prompt"]) if own["prompt"] is not None else []
         built: dict[str, Any] = {}
         problems += caught(
             lambda: built.update(limits=Limits(**limits)), lambda: built.update(judge=_judge(own["judge"], judge))
         )
         problems += whole_number("repeats", own["repeats"], 1)
+        problems += _uncertain_cost(**built)
         together(problems)
         return cls(
             **built,
             template=cls.usual if own["prompt"] is None else cls.usual.with_task(own["prompt"]),
-            repeats=own["repeats"],
+            repeats=int(own["repeats"]),
         )
 
     @property
@@ -171,17 +176,17 @@ def _failure(verdict: Verdict) -> str | None:
     return PARTIAL if verdict.value is not None and verdict.value.score is None else verdict.failure
 
 
-def _with_model(params: Mapping[str, Any], model: str | None) -> Mapping[str, Any]:
-    """Return the options together with a model that was given beside them."""
+def _with_model(params: Mapping[str, Any], model: str | None) -> tuple[dict[str, Any], list[str]]:
+    """Return the options but for a model that has an argument of its own, and what is wrong with it."""
+    given, problems = dict(params), list[str]()
     if model is None:
-        return params
-    if "model" in params:
-        raise OptionError("method_params: 'model' is an argument of its own. Give model= to the descriptor.")
-    if "judge" not in params:
-        return {"model": model, **params}
-    if model != DEFAULT_MODEL:
-        raise OptionError(f"model: {model!r} can't stand beside judge. Set it on the judge.")
-    return params
+        return given, problems
+    if "model" in given:
+        problems.append("method_params: 'model' is an argument of its own. Give model= to the descriptor.")
+        del given["model"]
+    if given.get("judge") is not None and model != DEFAULT_MODEL:
+        problems.append(f"model: {model!r} can't stand beside judge. Set it on the judge.")
+    return given, problems
 
 
 def _sorted(params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -207,6 +212,12 @@ def _judge(given: Any, options: Mapping[str, Any]) -> Judge | Asker:
         raise OptionError(f"judge: {given!r} has no method {lacking[0]!r}; see rag_descriptors.Judge.")
     judge: Judge | Asker = given
     return judge
+
+
+def _uncertain_cost(limits: Limits | None = None, judge: Judge | Asker | None = None) -> list[str]:
+    """Return what is wrong with a limit of cost where no answer has a longest length: nothing, or one text."""
+    is_certain = limits is None or limits.max_cost is None or not isinstance(judge, LiteLLMJudge) or judge.max_tokens
+    return [] if is_certain else ["max_cost: without a longest answer no cost is certain. Give max_tokens as well."]
 
 
 def _lacking(judge: object, *methods: str) -> list[str]:

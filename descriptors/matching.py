@@ -20,7 +20,8 @@ INSIDE_WORDS = f"{SIGNS}+_\u200c\u200d"  # the joiners of Indic and Persian word
 def normalized(form: str) -> str:
     """Return a form without its accidents: case, Unicode form, kinds of quotes and blanks, outer punctuation.
 
-    NFKC, casefold, NFKC. Accents stay, so `Koln` is not `Köln`. Empty if nothing is left.
+    NFKC, casefold, NFKC. Accents stay, so `Koln` is not `Köln`, and so do `#`, `%`, `&` and `@`, which are parts of
+    names. Empty if nothing is left.
     """
     words = _folded(form)
     start = next((place for place, letter in enumerate(words) if not _is_outer(letter)), len(words))
@@ -56,10 +57,12 @@ class Matcher:
         """Return the matcher of a key function and of aliases, each a form and its canonical one.
 
         Raises:
-            OptionError: Aliases lead in a circle.
-            ScoringError: The key function fails.
+            OptionError: Aliases lead in a circle, or the key function fails on one.
         """
-        pairs = {_key(key, form): _key(key, canonical) for form, canonical in (aliases or {}).items()}
+        try:
+            pairs = {_key(key, form): _key(key, canonical) for form, canonical in (aliases or {}).items()}
+        except ScoringError as error:
+            raise OptionError(str(error)) from error
         canonical = {form: _last(form, pairs) for form in pairs}
         found: dict[Hashable, list[Hashable]] = {}
         for form, last in canonical.items():

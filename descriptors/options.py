@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
+from functools import partial
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -115,8 +116,12 @@ def keep_copies(descriptor: Any) -> None:
 def stable_repr(owner: Any) -> str:
     """Return the repr of a dataclass, the same in every process: functions stand there by name, secrets not at all."""
     given = ((field.name, getattr(owner, field.name)) for field in fields(owner))
-    shown = (f"{name}={qualified_name(v) if hasattr(v, '__qualname__') else _without_secrets(v)}" for name, v in given)
+    shown = (f"{name}={qualified_name(v) if _is_function(v) else _without_secrets(v)}" for name, v in given)
     return f"{type(owner).__name__}({', '.join(shown)})"
+
+
+def _is_function(value: object) -> bool:
+    return hasattr(value, "__qualname__") or isinstance(value, partial)
 
 
 def _without_secrets(value: object) -> str:
@@ -128,6 +133,9 @@ def _without_secrets(value: object) -> str:
 
 def qualified_name(function: Callable[..., object]) -> str:
     """Return a name of a function that is the same in every process."""
+    if isinstance(function, partial):
+        given = [*map(repr, function.args), *(f"{name}={value!r}" for name, value in function.keywords.items())]
+        return f"functools.partial({', '.join([qualified_name(function.func), *given])})"
     kind = function if hasattr(function, "__qualname__") else type(function)
     module = getattr(kind, "__module__", None) or "builtins"  # str.lower has none
     return f"{module}.{kind.__qualname__}"

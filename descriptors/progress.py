@@ -23,8 +23,10 @@ class Progress:
     def expect(self, n: int) -> None:
         """Add `n` units of work to be done."""
         if self._show and n:
-            self._bar = self._bar if self._bar is not None else self._open()
-            self._bar.total += n
+            if self._bar is None:
+                self._bar = self._open(n)
+            else:
+                self._grow(n)
 
     def advance(self, n: int) -> None:
         """Count `n` units as done."""
@@ -36,10 +38,16 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def _open(self) -> Any:
+    def _grow(self, n: int) -> None:
+        self._bar.total += n
+        widgets = getattr(self._bar, "container", None)  # a notebook's
+        if widgets is not None:
+            widgets.children[1].max = self._bar.total
+
+    def _open(self, n: int) -> Any:
         from tqdm.auto import tqdm  # noqa: PLC0415 - asks at import what it is shown in
 
-        return tqdm(total=0, unit=f" {self._unit}", delay=DELAY_S, file=sys.stderr, leave=False)
+        return tqdm(total=n, unit=f" {self._unit}", delay=DELAY_S, file=sys.stderr, leave=False)
 
 
 def _has_viewer() -> bool:

@@ -153,8 +153,10 @@ class ContextRelevancy:
     def compute(self, columns: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns for `columns`, row for row."""
         responses = pa.nulls(columns.num_rows, TEXT) if self.output is None else columns[self.output]
-        rows = self._finder(columns[self.input], columns[self.contexts], responses)
-        scores = np.array([self._scores(row) for row in rows], np.float64).reshape(-1, self._finder.repeats)
+        finder = self._finder
+        rows = finder(columns[self.input], columns[self.contexts], responses)
+        found = [_scores(row, self.scale, finder.repeats) for row in rows]
+        scores = np.array(found, np.float64).reshape(-1, finder.repeats)
         score = pa.array([self._rounded(min(mean, self.scale)) for mean in scores.mean(axis=1)], pa.float64())
         return to_batch(
             self,
@@ -167,11 +169,6 @@ class ContextRelevancy:
                 **results_of(self.name, self.tests, score),
             },
         )
-
-    def _scores(self, row: RowStatements) -> list[float]:
-        """Return one score per repeat, nan where the row has none."""
-        shares = [_share(answer, self.scale) for answer in row.answers]
-        return shares or [np.nan] * self._finder.repeats
 
     def _rounded(self, score: float) -> float | None:
         if np.isnan(score):
@@ -190,6 +187,11 @@ METHODS: dict[str, Callable[..., JudgedStatements | SimilarSentences]] = {
     "llm": JudgedStatements.from_params,
     "semantic_similarity": SimilarSentences.from_params,
 }
+
+
+def _scores(row: RowStatements, scale: float, repeats: int) -> list[float]:
+    """Return one score per repeat, nan where the row has none."""
+    return [_share(answer, scale) for answer in row.answers] or [np.nan] * repeats
 
 
 def _share(statements: Sequence[Statement], scale: float) -> float:

@@ -70,9 +70,10 @@ class Run:
         self._on_error = on_error
         self._estimate = estimate
         self._start = None if share is None else share.start
-        self._judged, self._account = JudgeMeter(), Account()
+        self._account = Account()
         with ExitStack() as opened:
             self._cache = cache if isinstance(cache, Cache) else opened.enter_context(closing(_open(cache, estimate)))
+            self._judged = opened.enter_context(closing(JudgeMeter()))
             self._texts = opened.enter_context(closing(TextMeter(None if share is None else share.seen)))
             self._progress = {
                 unit: opened.enter_context(closing(Progress(unit, progress))) for unit in ("texts", "prompts")
@@ -103,7 +104,7 @@ class Run:
             computed = _compute(descriptor, batch)
             statuses = _statuses(descriptor, computed)
             if self._on_error == "raise" and not self._estimate:
-                _raise_failed(descriptor, statuses, self._n_rows)
+                _raise_failed(descriptor, statuses, self._n_rows, self._judged.messages)
             self._account.tallies.setdefault(descriptor.name, Tally()).add(computed[descriptor.name], statuses)
             columns |= {name: computed[name] for name in descriptor.outputs.names}
         self._account.rows += batch.num_rows
@@ -130,7 +131,7 @@ class Run:
         extractor = UnusedExtractor if self._estimate else CachedExtractor
         embedder = UnusedEmbedder if self._estimate else CachedEmbedder
         if callable(getattr(model, "extract", None)):
-            return extractor(model, self._cache, self._texts, self._progress["texts"])
+            return extractor(model, self._cache, self._texts, self._progress["texts"], self._start)
         return embedder(model, self._cache, self._texts, self._progress["texts"], self._start)
 
 
@@ -288,11 +289,12 @@ def _statuses(descriptor: Descriptor, computed: pa.RecordBatch) -> pa.Array:
     return pa.array(np.where(as_bool(computed[descriptor.name].is_valid()), OK, NOT_SCORED))
 
 
-def _raise_failed(descriptor: Descriptor, statuses: pa.Array, first: int) -> None:
+def _raise_failed(descriptor: Descriptor, statuses: pa.Array, first: int, messages: Mapping[str, str | None]) -> None:
     numbered = enumerate(statuses.to_pylist(), start=first)
     failed = [(row, status) for row, status in numbered if status not in WITHOUT_FAULT]
     if failed:
         row, status = failed[0]
+        told = "".join(f" {failure}: {message}" for failure, message in messages.items() if message)
         raise ScoringError(
-            f"{descriptor.name!r}: {len(failed)} rows failed, the first, row {row}, with status {status!r}."
+            f"{descriptor.name!r}: {len(failed)} rows failed, the first, row {row}, with status {status!r}.{told}"
         )

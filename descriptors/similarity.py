@@ -33,7 +33,7 @@ class SemanticSimilarity:
 
     Attributes:
         similarity: `"normalized_cosine"` is `clip((1 + cos) / 2, 0, 1)`, Evidently's scale; `"cosine"` is
-            `clip(cos, -1, 1)`. Both are rounded to 6 decimals, so that batch size never moves a hit.
+            `clip(cos, -1, 1)`. Both are rounded to 6 decimals, so that noise below them never moves a hit.
         long_context: What becomes of a text that is longer than the model reads. `"truncate"` scores its beginning,
             counts it and says so among the reasons; `"window_max"` scores windows of it, and the best one counts;
             `"error"` fails its pairs with status `context_too_long`.
@@ -61,6 +61,11 @@ class SemanticSimilarity:
         return -1.0 if self.similarity == "cosine" else 0.0
 
     @classmethod
+    def option_names(cls) -> list[str]:
+        """Return what `from_params` takes."""
+        return [*_names(cls), *_names(SentenceTransformerEmbedder)]
+
+    @classmethod
     def from_params(cls, params: Mapping[str, Any] | None = None) -> Self:
         """Return the scorer with these options; those that are not its own are the embedder's.
 
@@ -68,11 +73,10 @@ class SemanticSimilarity:
             OptionError: Names or values are not allowed, or an `embedder` is given together with its options.
         """
         together(mappings(method_params=params))
-        own = [field.name for field in fields(cls)]
-        embedders = [field.name for field in fields(SentenceTransformerEmbedder)]
+        own = _names(cls)
         mine = {name: value for name, value in (params or {}).items() if name in own}
-        model = {name: value for name, value in (params or {}).items() if name in embedders}
-        problems = unknown("method_params", params or {}, [*own, *embedders])
+        model = {name: value for name, value in (params or {}).items() if name in _names(SentenceTransformerEmbedder)}
+        problems = unknown("method_params", params or {}, cls.option_names())
         if "embedder" in mine and model:
             problems.append(f"method_params: {', '.join(model)} can't stand beside embedder. Set them on the embedder.")
         together([*problems, *caught(lambda: SentenceTransformerEmbedder(**model), lambda: cls(**mine))])
@@ -122,6 +126,8 @@ class SemanticSimilarity:
         if self.long_context != "window_max":
             return self.embedder.embed(texts, "document"), np.arange(len(texts) + 1)
         windows = self.embedder.windows(texts, "document")  # type: ignore[attr-defined]
+        if len(windows) != len(texts) or not all(windows):
+            raise ModelError(f"{self.embedder!r} gave no windows of some texts. See rag_descriptors.Embedder.")
         places = {text: place for place, text in enumerate(dict.fromkeys(chain.from_iterable(windows)))}
         read = self.embedder.embed(list(places), "document")
         index = [places[text] for text in chain.from_iterable(windows)]
@@ -131,6 +137,10 @@ class SemanticSimilarity:
     def _scale(self, cosines: Floats) -> Floats:
         scores = cosines if self.similarity == "cosine" else (1 + cosines) / 2
         return np.round(np.clip(scores, self.low, 1), 6).astype(np.float64)
+
+
+def _names(kind: type[SemanticSimilarity] | type[SentenceTransformerEmbedder]) -> list[str]:
+    return [option.name for option in fields(kind)]
 
 
 def _best_cosines(

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from rag_descriptors.aggregations import HitShareAggregation
 from rag_descriptors.base import MISSING_INPUT, NO_CONTEXTS, NO_STATEMENTS, OK, score_contexts
-from rag_descriptors.errors import OptionError
 from rag_descriptors.judging import Judging
 from rag_descriptors.models.find import import_extra
 from rag_descriptors.models.judge import Verdict
 from rag_descriptors.models.llm import DEFAULT_MODEL
 from rag_descriptors.models.prompts import STATEMENTS, Statement, Template
-from rag_descriptors.options import caught, mappings, together
+from rag_descriptors.options import caught, mappings, together, unknown
 from rag_descriptors.similarity import SemanticSimilarity
 
 __all__ = ["JudgedStatements", "RowStatements", "SimilarSentences"]
@@ -123,10 +123,13 @@ class SimilarSentences:
             OptionError: Names or values are not allowed.
         """
         together(mappings(method_params=params))
+        given, theirs = params or {}, SemanticSimilarity.option_names()
+        problems = unknown("method_params", given, ["threshold", "language", *theirs])
         if model != DEFAULT_MODEL:
-            raise OptionError(f"model: {model!r} is a judge's. Give method_params={{'model': …}}.")
-        own = {name: value for name, value in (params or {}).items() if name in ("threshold", "language")}
-        others = {name: value for name, value in (params or {}).items() if name not in own}
+            problems.append(f"model: {model!r} is a judge's. Give method_params={{'model': …}}.")
+        own = {name: value for name, value in given.items() if name in ("threshold", "language")}
+        others = {name: value for name, value in given.items() if name in theirs}
+        together([*problems, *caught(lambda: cls(**own), lambda: SemanticSimilarity.from_params(others))])
         return cls(similarity=SemanticSimilarity.from_params(others), **own)
 
     @property
@@ -137,7 +140,9 @@ class SimilarSentences:
     @property
     def provenance(self) -> dict[str, Any]:
         """All that changes an answer."""
-        return {**self.similarity.provenance, "threshold": self.threshold, "language": self.language}
+        import_extra("sentencex", "semantic")
+        own = {"threshold": self.threshold, "language": self.language, "sentencex": version("sentencex")}
+        return {**self.similarity.provenance, **own}
 
     def bind(self, wrap: Callable[[Any], Any]) -> Self:
         """Return the same with its embedder wrapped."""
@@ -160,7 +165,7 @@ class SimilarSentences:
         if status != OK:
             return RowStatements(status=status)
         pairs = zip(row, scores, strict=True)
-        found = [Statement(place, text, (score or 0.0) >= self.threshold, None) for (place, text), score in pairs]
+        found = [Statement(place, text, bool((score or 0.0) >= self.threshold), None) for (place, text), score in pairs]
         return RowStatements(status=status, answers=[found])
 
 

@@ -4,11 +4,12 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["json_value", "redacted", "scrub", "to_json"]
+__all__ = ["json_value", "masked", "redacted", "scrub", "to_json"]
 
 SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 SECRET_FORM = re.compile(r"sk-[\w-]{8,}|(?<=Bearer )\S+|(?<=[?&]key=)[^&\s'\"]+")
@@ -18,9 +19,14 @@ SHORTEST_SECRET = 8  # characters; of a shorter one texts would be full
 def redacted(text: str) -> str:
     """Return a text without the secrets of the environment, and what looks like one."""
     known = {value for name, value in os.environ.items() if SECRET_NAME.search(name) and len(value) >= SHORTEST_SECRET}
-    for secret in sorted(known, key=len, reverse=True):
+    return SECRET_FORM.sub("***", masked(text, known))
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Return a text without these secrets, of which one may be part of another."""
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***")
-    return SECRET_FORM.sub("***", text)
+    return text
 
 
 def scrub(value: Any) -> Any:

@@ -506,7 +506,7 @@ def test_a_stop_after_the_work_says_nothing_untrue(process, traces, stub, tmp_pa
 
 def test_the_apps_help_names_every_command():
     out = CliRunner().invoke(cli.app, ["--help"]).output
-    assert all(word in out for word in ("score", "list", "cache"))
+    assert all(f"\n  {word} " in out for word in ("score", "check", "init", "list", "cache"))
 
 
 @pytest.mark.parametrize(
@@ -757,6 +757,27 @@ def test_check_names_all_that_is_wrong(command, traces, stub, tmp_path):
         assert message in err
 
 
+def test_check_invents_no_fault_from_a_descriptor_that_is_faulty(command, traces, stub):
+    wrong = "[[descriptors]]\ntype = 'ContextEntityRecall'\nreference = 'reference'\ncontext = 'contexts'"
+    config = stub(wrong, run="[columns]\nreference = 'gold'\nquestion = 'frage'")
+    code, out, err = command("check", config, traces(frage=["q"], contexts=[["N"]], gold=["r"]))
+    assert (code, "columns:" in err, "reads question: frage" in out) == (2, False, True)
+    assert err.count("error: ") == 1
+
+
+def test_check_looks_on_after_a_mistyped_option(command, traces, tmp_path):
+    (tmp_path / "c.toml").write_text("[run]\nlimt = 1\n")
+    code, out, err = command("check", tmp_path / "c.toml", traces(question=[5], contexts=["c"]))
+    assert (code, "[run]: 'limt' is unknown" in err, "row 0: found int 5" in err) == (2, True, True)
+    assert "reads question: as string" in out
+
+
+def test_check_of_a_separator_whose_descriptor_is_faulty(command, traces, tmp_path):
+    (tmp_path / "c.toml").write_text("[[descriptors]]\ntype = 'Nothing'\n[run]\nseparator = ';'\n")
+    code, out, err = command("check", tmp_path / "c.toml", traces(x=["y"]))
+    assert (code, out, err.count("error: ")) == (2, "inputs: 1 rows in 1 file; columns x\n", 1)
+
+
 @pytest.mark.parametrize(("workers", "code"), [(1, 0), (2, 2)])
 def test_check_refuses_what_workers_cannot_do(command, traces, stub, tmp_path, workers, code):
     judged = "[[descriptors]]\ntype = 'ContextRelevance'\ninput = 'question'\ncontexts = 'contexts'\nmethod = 'llm'"
@@ -924,6 +945,49 @@ def test_a_summary_that_finds_no_room_says_that_the_scores_stand(traces, stub, t
     assert (done.returncode, len(load(output)), (tmp_path / "s.json").exists()) == (4, 1, False)
     assert f"{tmp_path / 's.json'} can't be written: File too large. Nothing of it was written" in done.stderr
     assert f"and run again. The scored file {output} is whole.\n" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_stdout_of_any_encoding(traces, stub, tmp_path, encoding):
+    path = traces(question=["north?"], contexts=[["N", "E"]])
+    for arguments in (
+        ["list"],
+        ["score", path, "-c", stub("alias = '東京'"), "--no-cache", "-o", tmp_path / "o.jsonl"],
+    ):
+        for more in ([], ["--json"]) if arguments[0] == "score" else ([],):
+            done = subprocess.run(
+                [sys.executable, "-c", MAIN, *map(str, [*arguments, *more])],
+                env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "200"},
+                check=False,
+                capture_output=True,
+                timeout=120,
+            )
+            assert (done.returncode, done.stderr) == (0, b"")
+            out = done.stdout.decode(encoding)
+            assert ("─" in out or "━" in out) is (encoding == "utf-8" and not more)
+            if more:
+                assert list(json.loads(out)["columns"]) == ["東京"]
+    assert load(tmp_path / "o.jsonl")[0]["東京"] == 0.75
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "the service is gone"), EOFError("nothing came")])
+def test_what_a_model_of_ones_own_raises_is_no_reader_that_left(command, traces, stub, tmp_path, monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(cli, "score_traces", fails)
+    code, out, err = command("score", traces(), "-c", stub(), "-o", tmp_path / "o.csv", "--no-cache")
+    assert (code, out) == (4, "")
+    assert type(error).__name__ in one_message(err)
+
+
+def test_a_cache_and_none_contradict_each_other(command, traces, stub, tmp_path):
+    arguments = ["score", traces(), "-o", tmp_path / "o.csv"]
+    code, _, err = command(*arguments, "-c", stub(), "--cache", tmp_path / "c", "--no-cache")
+    assert (code, "can't stand beside no_cache" in one_message(err)) == (2, True)
+    assert command(*arguments, "-c", stub(run="cache = 'c'"), "--no-cache")[0] == 0
+    assert command(*arguments, "-c", stub(run="no_cache = true"), "--cache", tmp_path / "c")[0] == 0
+    assert (tmp_path / "c").exists()
 
 
 def test_a_dry_run_tells_what_would_be_done(command, traces, stub):

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,13 @@ def test_docstring_examples_run(name):
 
 
 def test_readme_draws_the_tree_that_is_there():
-    drawn = (ROOT / "README.md").read_text("utf-8")
-    for folder in ("descriptors", "schemas"):
-        for file in (ROOT / folder).rglob("*.py"):
-            named = file.name if file.name != "__init__.py" else f"{file.parent.name}/"
-            assert named in drawn or folder == "schemas", f"{file} is not in README's tree"
+    tree = re.search(r"\n```\n(descriptors/ .*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    drawn, folder = set(), ""
+    for line in tree[1].split("schemas/ ")[0].splitlines()[1:]:
+        if named := re.match(r"  (\w+/) ", line):
+            folder = named[1]
+        elif not line.startswith("    "):
+            folder = ""
+        drawn |= {f"{folder}{name}" for name in re.findall(r"\w+\.py", line)}
+    there = {path.relative_to(ROOT / "descriptors").as_posix() for path in (ROOT / "descriptors").rglob("*.py")}
+    assert drawn == {path for path in there if not path.endswith("__init__.py")}

@@ -1,5 +1,4 @@
 import asyncio
-import copy
 import math
 import pickle
 from contextlib import nullcontext
@@ -8,9 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from rag_descriptors import ContextRelevance, add_descriptors, ascore_frame, score_frame
+from rag_descriptors import ContextRelevance, add_descriptors, ascore_frame, frame, score_frame
 from rag_descriptors.errors import CellError, ColumnConflictError, MissingColumnError, PlanError, ScoringError
 from rag_descriptors.frame import ROWS_AT_ONCE
+from rag_descriptors.traces.columns import to_column
 
 nan = float("nan")
 
@@ -51,14 +51,34 @@ def test_hits_are_nullable_integers(traces, relevance):
 
 def test_the_callers_frame_is_left_alone(traces, full):
     traces.attrs["source"] = "log"
-    before, cells = copy.deepcopy(traces), traces["contexts"].tolist()
+    before, cells = traces.copy(), traces["contexts"].tolist()
+    held = [None if cell is None else list(cell) for cell in cells]  # a copy of the frame shares its lists
     scored = add_descriptors(traces, full)
     pd.testing.assert_frame_equal(traces, before)
+    assert [None if cell is None else list(cell) for cell in traces["contexts"]] == held
     assert all(now is then for now, then in zip(traces["contexts"], cells, strict=True))
     assert scored.attrs == {"source": "log"}
     assert traces.attrs == {"source": "log"}
     scored.loc[0, "question"] = "other"
     assert traces["question"][0] == "north?"
+
+
+def test_more_text_than_arrow_holds_is_scored_in_parts(traces, relevance, monkeypatch):
+    expected = add_descriptors(traces, relevance())
+    sizes = []
+
+    def at_most_two(cells, *more):
+        sizes.append(len(cells))
+        if len(cells) > 2:
+            raise pa.ArrowCapacityError("too much")
+        return to_column(cells, *more)
+
+    monkeypatch.setattr(frame, "to_column", at_most_two)
+    pd.testing.assert_frame_equal(add_descriptors(traces, relevance()), expected)
+    assert sizes == [4, 2, 2, 2, 2]
+    monkeypatch.setattr(frame, "to_column", lambda *_: at_most_two([0] * 3))
+    with pytest.raises(pa.ArrowCapacityError):
+        add_descriptors(traces, relevance())
 
 
 def test_the_new_frame_is_no_view(traces, relevance):

@@ -32,7 +32,7 @@ from judge_server import (
 )
 
 from rag_descriptors import ContextEntityRecall, ContextRelevance, ContextRelevancy, JudgeError, score_frame
-from rag_descriptors.errors import JudgeWarning
+from rag_descriptors.errors import JudgeWarning, OptionError
 from rag_descriptors.testing import FakeJudge
 
 pytestmark = pytest.mark.litellm
@@ -458,10 +458,11 @@ def test_max_cost(judged):
     assert scored.summary.judge.failures == {"budget_exhausted": 29}
 
 
-@pytest.mark.parametrize("params", [{"max_tokens": 100}, {"prices": {"input": 1, "output": 1}}])
-def test_max_cost_needs_a_price_and_a_longest_answer(judged, params):
+def test_max_cost_needs_a_price_and_a_longest_answer(judged):
     with pytest.raises(JudgeError, match="max_cost: what a call of 'm' may cost is not known"):
-        judged(RELEVANT, ["c"], method_params={"max_cost": 1.0, **params})
+        judged(RELEVANT, ["c"], method_params={"max_cost": 1.0, "max_tokens": 100})
+    with pytest.raises(OptionError, match=r"max_cost: without a longest answer no cost is certain\. Give max_tokens"):
+        judged(RELEVANT, ["c"], method_params={"max_cost": 1.0, "prices": {"input": 1, "output": 1}})
 
 
 def test_an_estimate_makes_no_call(judge_server, tmp_path):

@@ -55,6 +55,10 @@ def test_a_budget_leaves_a_run_that_goes_on(command, judge_server, tmp_path):
     assert part.returncode == 5
     assert "4 prompts without an answer: 4 budget_exhausted; run again to ask them" in part.stderr
     assert len(server.requests) == 6
+    low = command(server, "-o", "out.parquet", "--min-coverage", "0.9", max_calls=0)
+    assert low.returncode == 5
+    assert "4 budget_exhausted" in low.stderr
+    assert "'cr' covers 0.6667 of the rows, less than --min-coverage 0.9" in low.stderr
     scored = pd.read_parquet(tmp_path / "out.parquet")
     assert scored["cr status"].tolist().count("budget_exhausted") == 4
     assert json.loads((tmp_path / "summary.json").read_text())["judge"]["failures"] == {"budget_exhausted": 4}

@@ -118,6 +118,15 @@ def test_what_comes_after_an_awaited_run_is_judged(traces):
     assert len(judge.prompts) == 8
 
 
+def test_an_estimate_counts_what_two_descriptors_share_once(traces):
+    both = [judged(FakeJudge(said)), judged(FakeJudge(said), alias="other", aggregation_method="hit")]
+    estimate = score_frame(traces, both, estimate=True).summary.judge
+    done = score_frame(traces, both).summary.judge
+    assert (estimate.calls, estimate.prompts) == (done.calls, done.prompts) == (4, 4)
+    alone = score_frame(traces, both[0], estimate=True).summary.judge
+    assert estimate.prompt_tokens == alone.prompt_tokens
+
+
 def test_an_estimate_raises_nothing(traces):
     judge = FakeJudge(said)
     estimate = score_frame(traces, judged(judge), estimate=True, on_error="raise").summary
@@ -126,7 +135,7 @@ def test_an_estimate_raises_nothing(traces):
 
 def test_on_error_raise(traces):
     judge = FakeJudge([{"score": 0.5}, JudgeError("filtered", status="content_filtered")])
-    with pytest.raises(ScoringError, match="rows failed"):
+    with pytest.raises(ScoringError, match=r"rows failed.* with status 'partial'\. content_filtered: filtered"):
         add_descriptors(traces, judged(judge, method_params={"max_concurrency": 1}), on_error="raise")
 
 
@@ -179,8 +188,12 @@ def test_a_judge_of_ones_own_may_be_any_object():
 
 
 def test_numbers_of_numpy():
-    params = {"max_calls": np.int64(5), "timeout": np.float64(3), "repeats": np.int64(1), "max_tokens": 9}
-    assert ContextRelevance("q", "c", "llm", params).name == "Ranking for q with c"
+    params = {"max_calls": np.int64(5), "timeout": np.float64(3), "repeats": np.int64(2), "max_tokens": 9}
+    made = ContextRelevance("q", "c", "llm", params)
+    assert made.outputs.names == ["Ranking for q with c", "Ranking for q with c spread"]
+    assert json.dumps(made.provenance) == json.dumps(
+        ContextRelevance("q", "c", "llm", {"repeats": 2, "max_tokens": 9}).provenance
+    )
 
 
 class Odd(FakeJudge):
@@ -244,6 +257,18 @@ def test_a_task_with_a_lone_surrogate(traces):
     judge = FakeJudge(said)
     add_descriptors(traces, judged(judge, method_params={"prompt": "half \ud83d {question}{context}"}))
     assert judge.prompts[0].user.startswith("half \ufffd ")
+
+
+def test_secrets_are_taken_out_of_what_a_judge_of_ones_own_raises(traces):
+    good = FakeJudge(said)
+    bad = FakeJudge([JudgeError("GET http://host/?key=abcdefgh failed", remedy="stop")], "bad")
+    both = [judged(good), judged(bad, alias="other", output_reasons=True)]
+    with pytest.warns(JudgeWarning, match=r"key=\*\*\* failed") as told:
+        scored = score_frame(traces, both)
+    assert "abcdefgh" not in f"{scored.frame.to_dict()}{scored.summary}{[str(one.message) for one in told]}"
+    with pytest.raises(JudgeError, match=r"key=\*\*\* failed") as raised:
+        score_frame(traces, judged(bad))
+    assert "abcdefgh" not in str(raised.value)
 
 
 def test_what_is_paid_for_is_kept_when_the_next_judge_fails(traces):

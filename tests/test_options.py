@@ -98,7 +98,7 @@ class Callable:
         (Callable, f"{__name__}.Callable"),
         (Callable(), f"{__name__}.Callable"),
         (Callable().method, f"{__name__}.Callable.method"),
-        (partial(len), "functools.partial"),
+        (partial(refuse, 1, key="a"), f"functools.partial({__name__}.refuse, 1, key='a')"),
     ],
 )
 def test_qualified_name(function, name):
@@ -106,7 +106,12 @@ def test_qualified_name(function, name):
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"), [("x", "Settings(size='x', made=0)"), (len, "Settings(size=builtins.len, made=0)")]
+    ("size", "shown"),
+    [
+        ("x", "Settings(size='x', made=0)"),
+        (len, "Settings(size=builtins.len, made=0)"),
+        (partial(refuse, 1), f"Settings(size=functools.partial({__name__}.refuse, 1), made=0)"),
+    ],
 )
 def test_stable_repr(size, shown):
     assert stable_repr(Settings(size)) == shown

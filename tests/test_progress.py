@@ -74,6 +74,14 @@ def test_the_end_moves_as_work_turns_up(monkeypatch):
     bar.close()
 
 
+def test_a_notebooks_bar_grows_too():
+    bar = Progress("texts", show=True)
+    label, shown = SimpleNamespace(), SimpleNamespace(max=3)
+    bar._bar = SimpleNamespace(total=3, container=SimpleNamespace(children=(label, shown, label)))
+    bar.expect(4)
+    assert (bar._bar.total, shown.max) == (7, 7)
+
+
 def test_nothing_to_do_opens_no_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal(is_terminal=True))
     bar = Progress("texts", show=True)

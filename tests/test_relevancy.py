@@ -1,4 +1,5 @@
 import pickle
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -155,6 +156,13 @@ def test_threshold(similar, threshold, expected):
     assert scored["cry"].item() == expected
 
 
+def test_a_threshold_of_numpy(similar):
+    scored = add_descriptors(
+        table(("q?", ["Yes it is. No."])), similar(method_params={"threshold": np.float64(0.9)}, output_reason=True)
+    )
+    assert scored["cry reason"].item() == "1 of 2 statements bear on the question. Yes: “Yes it is.”. No: “No.”."
+
+
 def test_a_sentence_that_can_t_be_scored(similar):
     embedder = FakeEmbedder(vectors={"q?": (1, 0), "Z.": (0, 0), "Yes it is.": (1, 0)})
     scored = add_descriptors(
@@ -197,6 +205,23 @@ def test_other_languages(similar):
         ({"method": "semantic_similarity", "method_params": {"threshold": 2}}, ["threshold: 2"]),
         ({"method": "semantic_similarity", "method_params": {"language": ""}}, ["language: ''"]),
         ({"method": "semantic_similarity", "method_params": {"scale": 1}}, ["method_params: 'scale' is unknown"]),
+        (
+            {"method": "semantic_similarity", "method_params": {"treshold": 1}},
+            ["Did you mean 'threshold'?", "'language'"],
+        ),
+        (
+            {
+                "method": "semantic_similarity",
+                "model": "m",
+                "method_params": {"threshold": 2, "langage": "de", "dtype": 1},
+            },
+            ["model: 'm' is a judge's", "threshold: 2", "'langage' is unknown", "dtype: 1"],
+        ),
+        ({"method_params": {"model": "m", "timeout": 0}}, ["is an argument of its own", "timeout: 0"]),
+        (
+            {"method_params": {"max_cost": 1.0}},
+            ["max_cost: without a longest answer no cost is certain. Give max_tokens"],
+        ),
         ({"method_params": 1}, ["method_params: 1 is not allowed"]),
     ],
 )
@@ -217,6 +242,18 @@ def test_value_objects():
     assert made.provenance["method"]["judge"]["model"] == "m"
 
 
+def test_a_judge_that_is_none_is_the_models():
+    made = ContextRelevancy("q", "c", model="m", method_params={"judge": None})
+    assert made.provenance["method"]["judge"]["model"] == "m"
+
+
+def test_a_misspelt_option_is_not_led_to_one_that_is_refused():
+    with pytest.raises(OptionError) as caught:
+        ContextRelevancy("q", "c", method_params={"modle": "m"})
+    assert "'model'" not in str(caught.value)
+
+
 def test_the_fingerprint_of_sentences(similar):
+    assert similar().provenance["method"]["sentencex"] == version("sentencex")
     assert similar().provenance["method"]["threshold"] == 0.74
     assert similar(method_params={"language": "de"}).provenance != similar().provenance

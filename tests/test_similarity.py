@@ -113,6 +113,18 @@ class WithoutWindows:
         return Embeddings(np.ones((len(texts), 2), np.float32), np.zeros(len(texts), np.int32))
 
 
+@pytest.mark.parametrize("windows", [[["N"], []], [["N"]]])
+def test_an_embedder_that_gives_no_windows(windows):
+    class Windowless(FakeEmbedder):
+        def windows(self, texts, role):
+            return windows
+
+    scorer = SemanticSimilarity(embedder=Windowless(), long_context="window_max")
+    contexts = pa.array(["N", "E"]).dictionary_encode()
+    with pytest.raises(ModelError, match=r"gave no windows of some texts\. See rag_descriptors\.Embedder"):
+        scorer(pa.array(["q", "q"]).dictionary_encode(), contexts)
+
+
 def test_an_embedder_without_windows():
     assert scored(SemanticSimilarity(embedder=WithoutWindows()), ("q", "c")).values.tolist() == [1.0]
     with pytest.raises(OptionError, match="has no method 'windows'"):

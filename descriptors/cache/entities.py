@@ -12,6 +12,7 @@ from rag_descriptors.cache.keys import blocks, digest
 from rag_descriptors.cache.meters import TextMeter
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import DescriptorError, ExtractorWarning, ModelError
+from rag_descriptors.models.calls import check_wanted
 from rag_descriptors.models.entities import Entities, EntityExtractor
 from rag_descriptors.models.identity import identity_key
 from rag_descriptors.models.judge import NOT_ASKED
@@ -25,9 +26,20 @@ EXTRACTOR_ERROR = "extractor_error"
 
 
 class CachedExtractor:
-    """An extractor that looks into a cache first, and stores what it has to extract as soon as it is known."""
+    """An extractor that looks into a cache first, and stores what it has to extract as soon as it is known.
 
-    def __init__(self, extractor: EntityExtractor, cache: Cache, meter: TextMeter, progress: Progress) -> None:
+    `start` is that of `CachedEmbedder`.
+    """
+
+    def __init__(
+        self,
+        extractor: EntityExtractor,
+        cache: Cache,
+        meter: TextMeter,
+        progress: Progress,
+        start: float | None = None,
+    ) -> None:
+        self._start = start
         self._extractor = extractor
         self._cache = cache
         self._meter = meter
@@ -49,15 +61,19 @@ class CachedExtractor:
         identity = identity_key(self._extractor)
         keys = [digest(ENTITIES, identity, text) for text in texts]
         known = self._known(keys) | {key: self._unkept[key] for key in keys if key in self._unkept}
-        missing = [place for place, key in enumerate(keys) if key not in known]
+        missing, n_read = [place for place, key in enumerate(keys) if key not in known], 0
         self._progress.expect(len(missing))
-        for places in blocks(missing):
-            answers = self._answers([texts[place] for place in places])
-            said = dict(zip((keys[place] for place in places), answers, strict=True))
+        for places in blocks(missing, self._start):
+            check_wanted()
+            known |= {} if self._start is None else self._known([keys[place] for place in places])
+            left = [place for place in places if keys[place] not in known]
+            answers = self._answers([texts[place] for place in left]) if left else []
+            said = dict(zip((keys[place] for place in left), answers, strict=True))
             self._keep(said)
             known |= said
+            n_read += len(left)
             self._progress.advance(len(places))
-        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(missing))
+        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=n_read)
         return [known[key] for key in keys]
 
     def _known(self, keys: list[bytes]) -> dict[bytes, Entities]:
@@ -104,9 +120,7 @@ class UnusedExtractor(CachedExtractor):
         """Return one entity per text, so that all texts are counted that may have to be read."""
         identity = identity_key(self._extractor)
         keys = [digest(ENTITIES, identity, text) for text in texts]
-        new = [key for key in keys if key not in self._unkept]
-        self._unkept |= {key: Entities(None, NOT_ASKED) for key in new}
-        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(new) - len(self._cache.get(new)))
+        self._meter.count_unread(keys, self._cache.get(keys))
         return [Entities((NOT_ASKED,)) for _ in texts]
 
 

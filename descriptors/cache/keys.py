@@ -16,11 +16,16 @@ def digest(*fields: str) -> bytes:
     return hashlib.blake2b(b"".join(b"%d:%b" % (len(field), field) for field in encoded), digest_size=16).digest()
 
 
-def blocks(places: list[int]) -> Iterator[list[int]]:
-    """Yield places in blocks that are done in about a second: so little can a kill lose."""
-    size, start = FIRST_BLOCK, 0
-    while start < len(places):
+def blocks(places: list[int], start: float | None = None) -> Iterator[list[int]]:
+    """Yield places in blocks that are done in about a second: so little can a kill lose.
+
+    `start` is the share of them after which to begin; those before come last.
+    """
+    first = int(len(places) * (start or 0))
+    places = places[first:] + places[:first]
+    size, done = FIRST_BLOCK, 0
+    while done < len(places):
         began = time.monotonic()
-        yield places[start : start + size]
-        start += size
+        yield places[done : done + size]
+        done += size
         size = size * 2 if time.monotonic() - began < SECONDS_A_BLOCK / 2 else max(size // 2, FIRST_BLOCK)

@@ -2,9 +2,9 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from rag_descriptors.models.judge import NOT_ASKED, Answer, Verdict
 __all__ = ["JudgeMeter", "Share", "TextMeter"]
 
 TURN_TIMEOUT_S = 60
+KNOWN, ANSWERED = "known", "answered"  # what became of a prompt; else it is the status of its failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +43,7 @@ class TextMeter:
 
     def __init__(self, path: Path | None = None) -> None:
         self.distinct = self.encoded = self.cut = 0
-        with _counting():
-            self._seen = sqlite3.connect(path or "", timeout=TURN_TIMEOUT_S, check_same_thread=False)
-            self._seen.execute("PRAGMA synchronous = OFF")
-            self._seen.execute("CREATE TABLE IF NOT EXISTS seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+        self._seen = _table(path, "seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
 
     def count(self, keys: Sequence[bytes], is_cut: npt.NDArray[np.bool_], *, n_encoded: int) -> None:
         """Count texts by key, each once in a run."""
@@ -53,6 +51,12 @@ class TextMeter:
         self.cut += n_cut
         self.distinct += n_cut + self._first_seen(compress(keys, ~is_cut))
         self.encoded += n_encoded
+
+    def count_unread(self, keys: Sequence[bytes], known: Collection[bytes]) -> None:
+        """Count texts of an estimate by key: those that are not known would be encoded, each once in a run."""
+        n_new = self._first_seen(key for key in keys if key not in known)
+        self.encoded += n_new
+        self.distinct += n_new + self._first_seen(key for key in keys if key in known)
 
     def close(self) -> None:
         """Forget which texts were counted."""
@@ -63,72 +67,104 @@ class TextMeter:
             return connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", ((key,) for key in keys)).rowcount
 
 
+def _table(path: Path | None, columns: str) -> sqlite3.Connection:
+    """Return a file with a table, a temporary one without a path."""
+    with _counting():
+        connection = sqlite3.connect(path or "", timeout=TURN_TIMEOUT_S, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {columns}")
+        return connection
+
+
 @contextmanager
 def _counting() -> Iterator[None]:
-    """Say what failed where the temporary file of counted texts can't be written."""
+    """Say what failed where the temporary file of what was counted can't be written."""
     try:
         yield
     except sqlite3.Error as error:
-        raise CacheError(f"texts can't be counted in a temporary file: {error}. Make room for it in TMPDIR.") from error
+        raise CacheError(f"a temporary file of what was counted: {error}. Make room for it in TMPDIR.") from error
 
 
-@dataclass
 class JudgeMeter:
-    """Counts what the judges of a run were asked."""
+    """Counts what the judges of a run were asked; which prompts they were is kept on disk, not in memory.
 
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = None
-    saved: float | None = None
-    _known: set[bytes] = field(default_factory=set)
-    _answered: set[bytes] = field(default_factory=set)
-    _failed: dict[bytes, str] = field(default_factory=dict)
-    _messages: dict[str, str | None] = field(default_factory=dict)
+    Attributes:
+        calls: Calls made, tries included.
+        prompt_tokens: Tokens sent.
+        completion_tokens: Tokens received.
+        cost: US dollars; None where no price is known.
+        saved: US dollars that the known answers had cost; None likewise.
+    """
+
+    def __init__(self) -> None:
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
+        self.cost: float | None = None
+        self.saved: float | None = None
+        self._became = _table(None, "became (key BLOB PRIMARY KEY, what TEXT) WITHOUT ROWID")
+        self._counts = Counter[str]()
+        self._messages: dict[str, str | None] = {}
 
     def count_known(self, key: bytes, answer: Answer) -> None:
         """Count an answer that was known before the run."""
-        if key not in self._known and key not in self._answered:
-            self._known.add(key)
+        if self._settled(key) is None:
+            self._settle(key, KNOWN)
             self.saved = _sum(self.saved, answer.usage.cost)
 
     def count(self, key: bytes, answer: Answer, verdict: Verdict) -> None:
-        """Count an answer, and whether it could be used."""
+        """Count an answer, and whether it could be used; what an estimate would ask counts once."""
+        if verdict.failure == NOT_ASKED and self._settled(key) is not None:
+            return
         self.calls += answer.calls
         self.prompt_tokens += answer.usage.prompt_tokens or 0
         self.completion_tokens += answer.usage.completion_tokens or 0
         self.cost = _sum(self.cost, answer.usage.cost)
-        self._failed.pop(key, None)
-        if verdict.failure is None or verdict.failure == NOT_ASKED:
-            self._answered.add(key)
-        else:
-            self._failed[key] = verdict.failure
-            self._messages.setdefault(verdict.failure, verdict.message)
+        is_failure = verdict.failure is not None and verdict.failure != NOT_ASKED
+        self._settle(key, str(verdict.failure) if is_failure else ANSWERED)
+        if is_failure:
+            self._messages.setdefault(str(verdict.failure), verdict.message)
+
+    def close(self) -> None:
+        """Forget which prompts were counted, not how many."""
+        self._became.close()
 
     @property
     def prompts(self) -> int:
         """Distinct prompts."""
-        return len(self._known) + len(self._answered) + len(self._failed)
+        return self._counts.total()
 
     @property
     def was_answered(self) -> bool:
         """Whether a judge has answered in this run."""
-        return bool(self._answered)
+        return self._counts[ANSWERED] > 0
 
     @property
     def cached(self) -> int:
         """Prompts whose answer was known."""
-        return len(self._known)
+        return self._counts[KNOWN]
 
     @property
     def failures(self) -> dict[str, int]:
         """Prompts without an answer that can be used, per status."""
-        return dict(sorted(Counter(self._failed.values()).items()))
+        return {what: n for what, n in sorted(self._counts.items()) if n and what not in (KNOWN, ANSWERED)}
 
     @property
     def messages(self) -> dict[str, str | None]:
         """What was said of the first failure of each status."""
         return {status: self._messages[status] for status in self.failures}
+
+    def _settled(self, key: bytes) -> str | None:
+        """Return what became of a prompt so far."""
+        with _counting():
+            found = self._became.execute("SELECT what FROM became WHERE key = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def _settle(self, key: bytes, what: str) -> None:
+        before = self._settled(key)
+        if before != what:
+            with _counting(), self._became as connection:
+                connection.execute("REPLACE INTO became VALUES (?, ?)", (key, what))
+            self._counts[what] += 1
+            self._counts[before or what] -= before is not None
 
 
 def _sum(total: float | None, more: float | None) -> float | None:

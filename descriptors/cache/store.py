@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Self, TypeVar
+from weakref import WeakSet
 
 from rag_descriptors.errors import CacheError, CacheWarning
 
@@ -37,6 +38,10 @@ WAYS_OUT = {
     sqlite3.SQLITE_FULL: "What it holds stands: free some space, or give another path.",
     sqlite3.SQLITE_IOERR: "Look whether the disk is full or can't be reached; else give another path.",
     sqlite3.SQLITE_READONLY: "What it holds stands: let yourself write there, or give another path.",
+    sqlite3.SQLITE_CANTOPEN: "What it holds stands: let yourself write into its folder, or give another path.",
+    sqlite3.SQLITE_PERM: "What it holds stands: let yourself write there, or give another path.",
+    sqlite3.SQLITE_PROTOCOL: "What it holds stands: run again, or give another path.",
+    sqlite3.SQLITE_NOMEM: "What it holds stands: free some memory, and run again.",
     sqlite3.SQLITE_BUSY: "What it holds stands: another process kept it to itself. Run again, or give another path.",
 }
 
@@ -53,8 +58,8 @@ class CacheStats:
 class Cache:
     """Answers by key, in a file that processes share, or for one run only.
 
-    Transactions are short, and none is open while a model works. A cache is picklable: another process opens the file
-    for itself.
+    Transactions are short, and none is open while a model works. Another process, be the cache pickled for it or forked
+    with it, opens the file for itself.
 
     Args:
         path: The file, made with mode 0600 if there is none; None keeps the answers in a temporary file that goes with
@@ -67,9 +72,10 @@ class Cache:
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path).expanduser().absolute()
         self._lock = RLock()
-        self._warned = False
+        self._warned: set[str] = set()
         self._set_aside_by: sqlite3.Error | None = None
         self._connection: sqlite3.Connection | None = None
+        CACHES.add(self)
         self._try(self._connected)
 
     def __repr__(self) -> str:
@@ -167,17 +173,36 @@ class Cache:
                     return work()
 
     def warn(self, problem: str, way_out: str | None = None) -> None:
-        """Tell of damage, once, and what to do about it."""
-        if not self._warned:
-            self._warned = True
-            hint = f"If {self.path} is a cache, delete it with its -wal and -shm files; else give another path."
-            warnings.warn(f"{problem} {way_out or hint}", CacheWarning, stacklevel=2)
+        """Tell of damage, or of another kind of trouble, once, and what to do about it."""
+        hint = way_out or f"If {self.path} is a cache, delete it with its -wal and -shm files; else give another path."
+        if hint not in self._warned:
+            self._warned.add(hint)
+            warnings.warn(f"{problem} {hint}", CacheWarning, stacklevel=2)
 
     def _connected(self) -> sqlite3.Connection:
         with self._lock:
             if self._connection is None:
                 self._connection = _connect(self.path)
             return self._connection
+
+    def leave_to_parent(self) -> None:
+        """Go on, in a process that was forked, without what is the parent's, which SQLite forbids to use or close."""
+        LEFT.append(self._connection)
+        self._lock = RLock()
+        self._connection = self._set_aside_by = None
+
+
+CACHES: WeakSet[Cache] = WeakSet()
+LEFT: list[sqlite3.Connection | None] = []  # so that they stay open
+
+
+def _leave_all() -> None:
+    for cache in CACHES:
+        cache.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from rag_descriptors.cache.keys import blocks, digest
 from rag_descriptors.cache.meters import TextMeter
 from rag_descriptors.cache.store import Cache
 from rag_descriptors.errors import ModelError
+from rag_descriptors.models.calls import check_wanted
 from rag_descriptors.models.embedder import Embedder, Embeddings, Role
 from rag_descriptors.models.identity import identity_key
 from rag_descriptors.progress import Progress
@@ -70,8 +71,9 @@ class CachedEmbedder:
         missing = [place for place, key in enumerate(keys) if key not in known]
         self._progress.expect(len(missing))
         missing.sort(key=lambda place: len(texts[place]), reverse=True)
-        first, n_encoded = int(len(missing) * (self._start or 0)), 0
-        for places in blocks(missing[first:] + missing[:first]):
+        n_encoded = 0
+        for places in blocks(missing, self._start):
+            check_wanted()
             known |= {} if self._start is None else self._known([keys[place] for place in places], others)
             left = [place for place in places if keys[place] not in known]
             encoded = self._encode({keys[place]: texts[place] for place in left}, role)
@@ -148,9 +150,7 @@ class UnusedEmbedder(CachedEmbedder):
         """Return vectors that say nothing."""
         identity = identity_key(self._embedder, role)
         keys = [digest(VECTOR, identity, text) for text in texts]
-        new = [key for key in keys if key not in self._unkept]
-        self._unkept |= dict.fromkeys(new, b"")
-        self._meter.count(keys, np.zeros(len(keys), bool), n_encoded=len(new) - len(self._cache.get(new)))
+        self._meter.count_unread(keys, self._cache.get(keys))
         return Embeddings(np.full((len(keys), 1), np.nan, np.float32), np.zeros(len(keys), np.int32))
 
 

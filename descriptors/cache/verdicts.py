@@ -80,11 +80,10 @@ class CachedJudge:
 
 
 class UnusedJudge:
-    """An asker that says of each prompt, once, what it would take, and leaves it without an answer."""
+    """An asker that says of each prompt what it would take, and leaves it without an answer."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._seen: set[bytes] = set()
 
     def identity(self) -> Mapping[str, Any]:
         """Return the identity of the judge itself."""
@@ -93,13 +92,8 @@ class UnusedJudge:
     def ask(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Answer]]:
         """Yield one call per prompt, and a quarter of its bytes as tokens."""
         for place, prompt in enumerate(prompts):
-            key = digest(*prompt.key)
             size = sum(len(message["content"].encode()) for message in prompt.messages)
-            if key in self._seen:
-                yield place, Answer(failure=NOT_ASKED)
-            else:
-                yield place, Answer(failure=NOT_ASKED, calls=1, usage=Usage(prompt_tokens=ceil(size / BYTES_A_TOKEN)))
-            self._seen.add(key)
+            yield place, Answer(failure=NOT_ASKED, calls=1, usage=Usage(prompt_tokens=ceil(size / BYTES_A_TOKEN)))
 
 
 def _pack(answer: Answer) -> bytes:

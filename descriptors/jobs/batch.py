@@ -39,7 +39,8 @@ __all__ = [
     "with_inputs",
 ]
 
-BYTES_AT_ONCE = 256 * 1024 * 1024
+BYTES_AT_ONCE = 256 * 1024 * 1024  # more, and Arrow texts, whose offsets have 32 bits, might not hold a batch
+GATHERED_ROWS, GATHERED_BYTES = 4096, 64 * 1024 * 1024
 METADATA = b"rag_descriptors"
 
 
@@ -132,7 +133,7 @@ def score_traces(
     waiting, account = deque[pa.RecordBatch](), Account()
 
     def inputs() -> Iterator[pa.RecordBatch]:
-        for batch in _bounded(traces.batches(limit)):
+        for batch in _bounded(_gathered(traces.batches(limit))):
             waiting.append(batch)
             yield select(batch, input_schema(planned), columns)
 
@@ -163,7 +164,7 @@ def estimate_traces(
     traces = with_inputs(traces, descriptors, columns)
     planned = plan_traces(traces, descriptors, columns=columns, on_conflict=on_conflict)
     check_cells(traces, input_schema(planned), columns, limit)
-    inputs = (select(batch, input_schema(planned), columns) for batch in _bounded(traces.batches(limit)))
+    inputs = (select(batch, input_schema(planned), columns) for batch in _bounded(_gathered(traces.batches(limit))))
     account = Account()
     for _, counted in score_batches(inputs, planned, cache=cache, estimate=True, progress=False):
         account.merge(counted)
@@ -275,8 +276,29 @@ def select(batch: pa.RecordBatch, inputs: pa.Schema, columns: Mapping[str, str])
     return pa.RecordBatch.from_arrays([batch[name] for name in names], schema=pa.schema(fields))
 
 
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches, as many small files give them: a judge is asked, and a model computes, a batch at a time."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if rows + batch.num_rows > GATHERED_ROWS or size + n_bytes(batch) > GATHERED_BYTES:
+            yield from _joined(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + n_bytes(batch)
+    yield from _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return one batch of all rows, or the batches where Arrow can't join them, such as small dictionaries."""
+    try:
+        return [pa.concat_batches(batches)] if len(batches) > 1 else batches
+    except pa.ArrowException:
+        return batches
+
+
 def _bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Halve batches until each is of a size that Arrow's texts, whose offsets have 32 bits, can hold."""
+    """Halve batches until each holds no more bytes than it may."""
     for batch in batches:
         if n_bytes(batch) <= BYTES_AT_ONCE or batch.num_rows == 1:
             yield batch

@@ -4,7 +4,7 @@ Of models, only extractors of entities are looked for: an embedder may be on the
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,14 +59,17 @@ def check(path: Path, inputs: Sequence[str]) -> tuple[Checked | None, list[Descr
     errors += [OptionError("\n".join(wrong))] if wrong else []
     said = config or Config()
     options, columns = merged(said, {})
+    is_left_open = not said.descriptors and not said.is_whole  # what was meant is not known
+    options = replace(options, separator=None) if is_left_open else options
     traces = _tried(lambda: open_inputs(inputs, options, said.descriptors, columns), errors)
     if config is None or traces is None:
         return None, errors
     places = {"output": options.output, "summary": options.summary, "cache": options.cache}
     _tried(lambda: check_places(traces.files, **places), errors)
-    is_left_open = not config.descriptors and bool(wrong)  # what was meant is not known
     found = None if is_left_open else _tried(lambda: chosen(traces, config.descriptors, columns), errors)
     descriptors, columns = found or ([], {})
+    if not config.is_whole:  # a column may be for a descriptor that is faulty
+        columns = {name: columns[name] for name in input_schema(descriptors).names if name in columns}
     read = with_inputs(traces, descriptors, columns)
     on_conflict: OnConflict = "overwrite" if options.overwrite else "error"
     _tried(lambda: plan_traces(read, descriptors, columns=columns, on_conflict=on_conflict), errors)

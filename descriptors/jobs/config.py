@@ -90,7 +90,7 @@ class ScoreOptions:
     cache: Annotated[
         Path | None, OptionInfo("The cache's file, if not one in the user's cache folder.", "answers.sqlite")
     ] = None
-    no_cache: Annotated[bool, OptionInfo("Keep vectors for this run only.", True)] = False
+    no_cache: Annotated[bool, OptionInfo("Keep answers for this run only.", True)] = False
     overwrite: Annotated[bool, OptionInfo("Replace score columns that are there already.", True)] = False
     limit: Annotated[int | None, OptionInfo("Only the first rows, this many.", 1000, low=0)] = None
     workers: Annotated[int, OptionInfo("How many processes score.", 2, low=1)] = 1
@@ -112,11 +112,13 @@ class Config:
         descriptors: What to compute; empty for what is computed when nothing is asked for.
         columns: Columns of the files, by the names that the descriptors read.
         run: Options of the command, by the names of `ScoreOptions`.
+        is_whole: Whether `descriptors` are all that it names; others are faulty.
     """
 
     descriptors: Sequence[Descriptor] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
+    is_whole: bool = True
 
 
 def option_info(option: "Field[Any]") -> OptionInfo:
@@ -135,15 +137,24 @@ def read_config(path: Path) -> tuple[Config, list[str]]:
     tables = _load(path)
     problems = unknown(str(path), tables, TABLES)
     descriptors: list[Descriptor] = []
-    for number, table in enumerate(_listed(tables, path, problems), start=1):
+    listed = _listed(tables, path, problems)
+    is_whole = not problems
+    for number, table in enumerate(listed, start=1):
         problems += _prefixed(f"{path}, [[descriptors]] number {number}", caught(partial(_add, descriptors, table)))
+    is_whole &= len(descriptors) == len(listed)
     columns = _checked(tables, "columns", path, problems, _wrong_columns)
     run = _checked(tables, "run", path, problems, _wrong_options)
-    return Config(descriptors=descriptors, columns=columns, run=run), problems
+    return Config(descriptors=descriptors, columns=columns, run=run, is_whole=is_whole), problems
 
 
 def merged(config: Config, given: Mapping[str, Any]) -> tuple[ScoreOptions, Mapping[str, str]]:
-    """Return the options and the columns of a configuration; those `given` on the command line go before them."""
+    """Return the options and the columns of a configuration; those `given` on the command line go before them.
+
+    Raises:
+        OptionError: Two of those that are given contradict each other.
+    """
+    if given.get("no_cache") and "cache" in given:
+        raise OptionError(f"cache {str(given['cache'])!r} can't stand beside no_cache. Leave one of them out.")
     columns = {**config.columns, **{name: given[name] for name in _options("columns") if name in given}}
     values = {
         name: value_type(option)(config.run[name]) for name, option in _options("run").items() if name in config.run
@@ -159,7 +170,9 @@ def _load(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise OptionError(f"config {str(path)!r}: there is no such file. rag-descriptors init writes one.") from error
     except OSError as error:
-        raise OptionError(f"config {str(path)!r} can't be read: {error.strerror}. Let yourself read it.") from error
+        raise OptionError(
+            f"config {str(path)!r} can't be read: {error.strerror}. Look at its name and mode."
+        ) from error
     except ValueError as error:
         raise OptionError(f"{path} is no TOML: {error}.") from error
 

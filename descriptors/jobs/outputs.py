@@ -1,15 +1,8 @@
 """Scored rows as files: Parquet, Arrow, JSON Lines, JSON, CSV; a file has its name only when it is whole."""
 
-import errno
-import os
-import platform
-import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from glob import escape
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, Any
 
 import pyarrow as pa
@@ -18,16 +11,15 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from rag_descriptors.errors import FormatError, OptionError, suggest
+from rag_descriptors.jobs.places import check_place, replacing, told
 from rag_descriptors.texts import json_value, to_json
 from rag_descriptors.traces.readers import is_mixed, parse_mixed
 
-__all__ = ["check_place", "check_places", "n_bytes", "open_output", "replacing"]
+__all__ = ["check_places", "n_bytes", "open_output"]
 
 TEXTS = (pa.string(), pa.large_string())
-SECONDS_A_DAY = 86_400
 GROUP_ROWS = 65_536
 GROUP_BYTES = 64 * 1024 * 1024
-FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 Write = Callable[[pa.RecordBatch], object]
 
 
@@ -68,24 +60,6 @@ def _check_output(path: Path) -> None:
     check_place("output", path)
 
 
-def check_place(option: str, path: Path) -> None:
-    """Make sure that there can be a file of this name.
-
-    Raises:
-        OptionError: Its folder is not there or can't be written to, or it is a folder itself.
-    """
-    if path.is_dir():
-        raise OptionError(f"{option} {str(path)!r} is a folder. Give the name of a file.")
-    folder = _target(path).parent
-    if not folder.is_dir():
-        raise OptionError(f"{option} {str(path)!r}: the folder {str(folder)!r} is not there. Make it first.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OptionError(
-            f"{option} {str(path)!r}: no file can be written into the folder {str(folder)!r}. Give another place, or "
-            "let yourself write there."
-        )
-
-
 @contextmanager
 def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """Yield a function that writes batches; the file takes its name when the block ends without an error.
@@ -116,80 +90,12 @@ def open_output(path: Path, schema: pa.Schema) -> Iterator[Write]:
 def _told(path: Path) -> Iterator[None]:
     """Name the file in what the system says of it, and in what Arrow and Python say of a value."""
     try:
-        yield
-    except OSError as error:
-        way = "Free some space, or give another place" if error.errno in FULL else "Give another place"
-        raise OSError(
-            error.errno,
-            f"{path} can't be written: {error.strerror or error}. Nothing of it was written, and a file that was there "
-            f"before is as it was. {way}, and run again.",
-        ) from error
+        with told(path):
+            yield
     except (pa.ArrowException, OverflowError) as error:
         raise FormatError(
             f"{path} can't be written as {path.suffix}: {error}. Give it another ending, or convert the column."
         ) from error
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a temporary file beside `path` that replaces it when the block ends without an error.
-
-    Of two processes that write to one name, each has a temporary file of its own, and the last to end has the name. The
-    target of a link is replaced, not the link. A temporary file that a killed process left behind is removed: at once
-    where it is certain that the process is gone, else once nothing was written to it for a day.
-
-    Raises:
-        OSError: The file can't be written; an earlier one is as it was.
-    """
-    target = _target(path)
-    with _told(path):
-        _remove_parts(target)
-        file = NamedTemporaryFile(  # noqa: SIM115 - closed below, before it takes its name
-            dir=target.parent, prefix=f".{target.name}.{_host()}-{os.getpid()}-", suffix=".part", delete=False
-        )
-    try:
-        yield file
-        with _told(path):
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            Path(file.name).chmod(0o666 & ~_umask())
-            Path(file.name).replace(target)
-    except BaseException:
-        with suppress(OSError):  # what is still to be written may not fit either
-            file.close()
-        Path(file.name).unlink(missing_ok=True)
-        raise
-
-
-def _remove_parts(target: Path) -> None:
-    for part in target.parent.glob(f".{escape(target.name)}.*.part"):
-        with suppress(FileNotFoundError):  # another run removed it
-            if _is_orphan(part) or time.time() - part.stat().st_mtime > SECONDS_A_DAY:
-                part.unlink()
-
-
-def _is_orphan(part: Path) -> bool:
-    """Return whether the process whose temporary file this is ran here, and is gone."""
-    found = re.search(rf"\.{_host()}-(\d+)-\w+\.part$", part.name)
-    if found is None or os.name != "posix":  # elsewhere to ask for a process may end it
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # it is somebody else's
-        return False
-    return False
-
-
-def _host() -> str:
-    """Return this machine's name; a number of a process says nothing on another one that shares the folder."""
-    return re.sub(r"\W", "_", platform.node())[:32]
-
-
-def _target(path: Path) -> Path:
-    return path.resolve() if path.is_symlink() else path
 
 
 @contextmanager
@@ -293,12 +199,6 @@ def _json(file: IO[bytes], _: pa.Schema) -> Iterator[Write]:
 
     yield write
     file.write(b"[]\n" if before == "[\n" else b"\n]\n")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], AbstractContextManager[Write]]] = {

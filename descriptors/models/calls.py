@@ -7,19 +7,18 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import lru_cache
-from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
 from rag_descriptors.errors import DescriptorError, JudgeError, JudgeWarning
 from rag_descriptors.models.judge import Answer, Completion, Judge, Prompt
-from rag_descriptors.options import together, whole_number
+from rag_descriptors.models.limits import Budget, Limits, Pace
 from rag_descriptors.texts import redacted
 
-__all__ = ["JudgeSession", "Limits", "check_wanted"]
+__all__ = ["JudgeSession", "check_wanted"]
 
 BUDGET_EXHAUSTED = "budget_exhausted"
 UNANSWERED = ("judge_error", "rate_limited", "timeout")
@@ -29,52 +28,6 @@ INTERRUPTED = (50, 50)  # the same, where there was one
 STOP: ContextVar[Event | None] = ContextVar("STOP", default=None)  # set by who no longer waits for the answers
 LOOK_S = 0.25
 MOST_AGAIN = 8  # calls for one prompt that a judge asks to be put otherwise; from then on they count as tries
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How a judge is called. Each limit holds for one descriptor in one run; two descriptors have one each.
-
-    Attributes:
-        max_concurrency: The most calls at once. A run begins with one, and comes down where the judge asks for it.
-        requests_per_minute: The most calls begun in a minute; None for no such limit.
-        max_retries: How often a call is tried again after a 429, a 5xx, a timeout or a lost connection.
-        timeout: Seconds until a call counts as failed.
-        max_calls: The most calls, tries included; prompts beyond it are `budget_exhausted`.
-        max_cost: The most US dollars, likewise; no call is begun that might pass it.
-
-    Raises:
-        OptionError: A value is not allowed.
-    """
-
-    max_concurrency: int = 16
-    requests_per_minute: float | None = None
-    max_retries: int = 3
-    timeout: float = 60
-    max_calls: int | None = None
-    max_cost: float | None = None
-
-    def __post_init__(self) -> None:
-        together([*self._problems()])
-
-    def _problems(self) -> Iterator[str]:
-        for option, least in (("max_concurrency", 1), ("max_retries", 0), ("max_calls", 0)):
-            value = getattr(self, option)
-            if value is not None or option != "max_calls":
-                yield from whole_number(option, value, least)
-        for option in ("requests_per_minute", "timeout", "max_cost"):
-            value = getattr(self, option)
-            if (value is not None or option == "timeout") and not _is_positive(value):
-                yield f"{option}: {value!r} is not allowed. Give a number above 0."
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The limits by name."""
-        return {limit.name: getattr(self, limit.name) for limit in fields(self)}
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf
 
 
 class JudgeSession:
@@ -142,28 +95,28 @@ class JudgeSession:
             if reserved is None:
                 return place, Answer(failure=BUDGET_EXHAUSTED, message=self._budget.message, calls=n_calls)
             n_calls += 1
+            began = await self._pace.turn()
             try:
                 completion = await self._call(prompt)
             except JudgeError as error:
                 self._budget.settle(reserved, 0.0 if _is_free(error) else None)
                 is_try = error.remedy != "again" or n_calls > MOST_AGAIN
                 n_tries += is_try
-                if is_try and not await self._wait(error, n_tries):
+                if is_try and not await self._wait(error, n_tries, began):
                     return place, replace(self._give_up(error, n_calls), calls=n_calls)
             else:
                 self._budget.settle(reserved, completion.usage.cost)
                 return place, replace(self._accept(completion), calls=n_calls)
-        message = redacted(str(self._stopped))
-        return place, Answer(failure=self._stopped.status, message=message, calls=n_calls)
+        return place, Answer(failure=self._stopped.status, message=str(self._stopped), calls=n_calls)
 
     async def _call(self, prompt: Prompt) -> Completion:
-        await self._pace.turn()
         limit = asyncio.timeout(self._limits.timeout)
         try:
             completion = self._judge.complete(prompt)
             async with limit:
                 return _checked(await completion)
-        except DescriptorError:  # which says itself what to do
+        except DescriptorError as error:  # which says itself what to do
+            error.args = (redacted(str(error)),)
             raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
@@ -174,13 +127,13 @@ class JudgeSession:
                 problem = JudgeError(redacted(f"{type(self._judge).__name__} failed: {error!r}"))
             raise problem from error
 
-    async def _wait(self, error: JudgeError, n_tries: int) -> bool:
-        """Wait until a call may be tried again; return whether it may."""
+    async def _wait(self, error: JudgeError, n_tries: int, began: int) -> bool:
+        """Wait until a call that began at this pace may be tried again; return whether it may."""
         backoff = FIRST_WAIT_S * 2 ** (n_tries - 1) * random.uniform(0.5, 1)  # noqa: S311 - no secret
         wait = max(backoff, error.retry_after or 0)
         is_worth_it = error.remedy == "retry" and wait <= LONGEST_WAIT_S
         if is_worth_it and error.status != "timeout":
-            self._pace.pushed_back(error.retry_after or 0)
+            self._pace.pushed_back(began, error.retry_after or 0)
         if not is_worth_it or n_tries > self._limits.max_retries:
             return False
         await asyncio.sleep(wait)
@@ -202,7 +155,7 @@ class JudgeSession:
             self._stopped = self._stopped or error
             if not self._was_answered:
                 raise error
-        return Answer(failure=error.status, message=redacted(str(error)))
+        return Answer(failure=error.status, message=str(error))
 
     def _warn(self) -> None:
         if self._stopped is not None and not self._was_told:
@@ -213,95 +166,6 @@ class JudgeSession:
                 JudgeWarning,
                 stacklevel=3,
             )
-
-
-class Pace:
-    """How many calls go on at once, and when the next may begin.
-
-    One at first, and one more for every answer, so that a wrong key costs one call; half as many when the judge asks
-    for less, and from then on one more for every round of answers.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._most = limits.max_concurrency
-        self._gap = 60 / limits.requests_per_minute if limits.requests_per_minute else 0.0
-        self._room = 1.0
-        self._was_pushed_back = False
-        self._next = 0.0
-
-    @property
-    def room(self) -> int:
-        """How many calls may go on at once."""
-        return int(self._room)
-
-    def answered(self) -> None:
-        """Take an answer into account."""
-        self._room = min(self._room + (1 / self._room if self._was_pushed_back else 1), self._most)
-
-    def pushed_back(self, wait: float) -> None:
-        """Take into account that the judge wants fewer calls, and none for `wait` seconds."""
-        self._room = max(self._room / 2, 1)
-        self._was_pushed_back = True
-        self._next = max(self._next, asyncio.get_running_loop().time() + wait)
-
-    async def turn(self) -> None:
-        """Wait until the next call may begin."""
-        now = asyncio.get_running_loop().time()
-        begin = max(self._next, now)
-        self._next = begin + self._gap
-        if begin > now:
-            await asyncio.sleep(begin - now)
-
-
-class Budget:
-    """What calls were made and paid for, and whether there is room for another."""
-
-    def __init__(self, judge: Judge, limits: Limits) -> None:
-        self._judge = judge
-        self._limits = limits
-        self._calls = self._open = 0
-        self._spent = self._reserved = 0.0
-        self._settled = asyncio.Event()
-        if limits.max_cost is not None:
-            self._most(Prompt("", "", {}, dict))  # fails before anything is paid for
-
-    @property
-    def message(self) -> str:
-        """Why there is no room."""
-        return f"the budget is spent: {self._calls} calls made, {self._spent:.4f} dollars paid. Run again to go on."
-
-    async def reserve(self, prompt: Prompt) -> float | None:
-        """Return the most that a call may cost, and count it as begun; None if it might pass a limit.
-
-        Raises:
-            JudgeError: There is a limit of cost, and no call's cost is known beforehand.
-        """
-        most = self._most(prompt) if self._limits.max_cost is not None else 0.0
-        while self._open and self._exceeds(most):  # what is open may turn out to cost less
-            self._settled.clear()
-            await self._settled.wait()
-        if self._exceeds(most) or self._calls == self._limits.max_calls:
-            return None
-        self._calls += 1
-        self._open += 1
-        self._reserved += most
-        return most
-
-    def settle(self, reserved: float, cost: float | None) -> None:
-        """Count a call as done; a call that told no cost counts as it was reserved."""
-        self._open -= 1
-        self._reserved = self._reserved - reserved if self._open else 0.0
-        self._spent += reserved if cost is None else cost
-        self._settled.set()
-
-    def _exceeds(self, more: float) -> bool:
-        return self._spent + self._reserved + more > (inf if self._limits.max_cost is None else self._limits.max_cost)
-
-    def _most(self, prompt: Prompt) -> float:
-        most_cost = getattr(self._judge, "most_cost", None)
-        if most_cost is None:
-            raise JudgeError(f"max_cost: {self._judge!r} can't tell what a call may cost.", remedy="stop")
-        return float(most_cost(prompt))
 
 
 def _next(arrived: "SimpleQueue[tuple[int, Answer] | BaseException]") -> tuple[int, Answer] | BaseException:

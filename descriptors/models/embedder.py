@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -19,6 +18,7 @@ from rag_descriptors.models.find import (
     model_digest,
     model_limit,
     model_prompt,
+    while_unchanged,
 )
 from rag_descriptors.options import one_of, together
 
@@ -43,7 +43,11 @@ class Embeddings:
 
 
 class Embedder(Protocol):
-    """Texts in, vectors out."""
+    """Texts in, vectors out.
+
+    One for `long_context="window_max"` has a method `windows(texts, role)` as well, which returns for each text a list
+    of one or more texts that the model reads whole.
+    """
 
     def identity(self, role: Role) -> Mapping[str, Any]:
         """Return all that changes a vector, as JSON values: what a cache and a summary know the model by."""
@@ -90,6 +94,8 @@ class SentenceTransformerEmbedder:
         for option, value in (("revision", self.revision), ("device", self.device)):
             if not isinstance(value, str | None):
                 yield f"{option}: {value!r} is not allowed. Give a text, or None."
+        if self.backend != "torch" and self.device not in (None, "cpu"):
+            yield f"device: {self.device!r} is for torch; {self.backend} computes on the CPU. Leave device out."
         if self.batch_size is not None and (type(self.batch_size) is not int or self.batch_size < 1):
             yield f"batch_size: {self.batch_size!r} is not allowed. Give a whole number from 1."
 
@@ -143,7 +149,7 @@ class SentenceTransformerEmbedder:
         return np.maximum(lengths - limit, 0) if limit else np.zeros_like(lengths)
 
 
-@lru_cache
+@while_unchanged
 def load_tokenizer(folder: Path) -> Any:
     """Return a model's tokenizer, with neither truncation nor padding; loads no torch."""
     tokenizers = import_extra("tokenizers", "semantic")

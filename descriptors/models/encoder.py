@@ -10,8 +10,8 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import platformdirs
 
-from rag_descriptors.errors import ModelError
-from rag_descriptors.models.find import import_extra, model_digest
+from rag_descriptors.errors import DescriptorError, ModelError
+from rag_descriptors.models.find import import_extra, model_digest, while_unchanged
 
 __all__ = ["Encoder", "load_encoder", "n_cores"]
 
@@ -31,6 +31,7 @@ Features = dict[str, Any]
 Forward = Callable[[Features], Vectors]
 BATCH_ON_DEVICE = 64
 EXPORT_VERSION = 1
+MOST_TRACED = 512  # tokens; models that read more may treat long texts in another way
 LOADING = Lock()
 
 
@@ -55,6 +56,8 @@ class Encoder:
         if not texts:
             return np.empty((0, self.model.get_embedding_dimension()), np.float32)
         features = self.model.preprocess(list(texts), prompt=prompt or None)
+        if "attention_mask" not in features:
+            raise ModelError(f"{type(self.model[0]).__name__} models, such as static ones, are not read. Use another.")
         mask = features["attention_mask"].bool()
         lengths = mask.sum(1).tolist()
         groups = list(_equal_lengths(lengths, self.batch_size))
@@ -64,9 +67,20 @@ class Encoder:
                 {name: _unpadded(value, mask, rows, lengths[rows[0]]) for name, value in features.items()}
             )
 
-        with ThreadPoolExecutor(self.n_workers) as pool:
+        with _threads_kept(), ThreadPoolExecutor(self.n_workers) as pool:
             vectors = np.concatenate(list(pool.map(encode, groups)))
         return vectors[np.argsort(np.concatenate(groups))]
+
+
+@contextmanager
+def _threads_kept() -> Iterator[None]:
+    """Let threads that begin later have as many cores as before: torch keeps no number of them for each thread."""
+    torch = import_extra("torch", "semantic")
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def load_encoder(folder: Path, backend: str, dtype: str, device: str | None, batch_size: int | None) -> Encoder:
@@ -80,14 +94,19 @@ def load_encoder(folder: Path, backend: str, dtype: str, device: str | None, bat
         return _load(folder, backend, dtype, device, batch_size)
 
 
-@lru_cache
+@while_unchanged
 def _load(folder: Path, backend: str, dtype: str, device: str | None, batch_size: int | None) -> Encoder:
     model = _load_model(folder, device if backend == "torch" else "cpu", dtype if backend == "torch" else "float32")
     on_cpu = model.device.type == "cpu"
     if on_cpu and dtype == "bfloat16" and not _has_bfloat16():
         warnings.warn("this processor has no bfloat16 units: bfloat16 will not be faster here", stacklevel=5)
     n_workers = n_cores() if on_cpu else 1
-    forward = BACKENDS[backend](model, folder, dtype, n_workers)
+    try:
+        forward = BACKENDS[backend](model, folder, dtype, n_workers)
+    except DescriptorError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the model in {folder} does not load on {backend}: {error}. Use backend='torch'.") from error
     return Encoder(model, forward, batch_size or (1 if on_cpu else BATCH_ON_DEVICE), n_workers)
 
 
@@ -106,17 +125,42 @@ def _load_model(folder: Path, device: str | None, dtype: str) -> Any:
 def _torch_forward(model: Any, _folder: Path, _dtype: str, n_workers: int) -> Forward:
     torch = import_extra("torch", "semantic")
 
+    def step_by_step(features: Features) -> Any:
+        moved = {name: value.to(model.device) if torch.is_tensor(value) else value for name, value in features.items()}
+        return model(moved)["sentence_embedding"]
+
+    compute = (_traced(model, step_by_step) if model.device.type == "cpu" else None) or step_by_step
+
     def forward(features: Features) -> Vectors:
         if n_workers > 1:
-            torch.set_num_threads(1)  # of the calling worker alone
+            torch.set_num_threads(1)  # for this worker; see _threads_kept
         with torch.inference_mode():
-            moved = {
-                name: value.to(model.device) if torch.is_tensor(value) else value for name, value in features.items()
-            }
-            vectors: Vectors = model(moved)["sentence_embedding"].float().cpu().numpy()
+            vectors: Vectors = compute(features).float().cpu().numpy()
             return vectors
 
     return forward
+
+
+def _traced(model: Any, step_by_step: Callable[[Features], Any]) -> Callable[[Features], Any] | None:
+    """Return the model without Python between its steps, for which the workers of a CPU would wait for each other.
+
+    None where that is not the same model: a trace follows one path, which texts of another length might leave. So
+    texts of several lengths, up to the longest that the model reads, must come to the same vectors.
+    """
+    torch = import_extra("torch", "semantic")
+    limit = model.max_seq_length
+    if not limit or limit > MOST_TRACED or not _reads_ids_alone(model):
+        return None
+    try:
+        with torch.inference_mode(), _unheard():
+            trace = torch.jit.trace(_ids_only(model), (_sample(),), check_trace=False)
+            tried = [model.preprocess([text]) for text in ("a", "a few words more", "words " * limit)]
+            is_same = all(
+                torch.allclose(trace(features["input_ids"]), step_by_step(features), atol=1e-6) for features in tried
+            )
+    except Exception:  # noqa: BLE001 - a model of any kind, whose code may do what a trace can't follow
+        return None
+    return (lambda features: trace(features["input_ids"])) if is_same else None
 
 
 def _onnx_forward(model: Any, folder: Path, dtype: str, _n_workers: int) -> Forward:
@@ -170,19 +214,21 @@ def _exported(model: Any, folder: Path, extra: str) -> str:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent) as temporary:
             _export(model, Path(temporary) / name)
+            if len([*Path(temporary).iterdir()]) > 1:
+                raise ModelError("the model is too large for one ONNX file. Use backend='torch'.")
             (Path(temporary) / name).replace(path)
     return str(path)
 
 
 def _export(model: Any, path: Path) -> None:
     torch = import_extra("torch", "semantic")
-    sample = torch.arange(1, 19).reshape(2, 9)
+    if not _reads_ids_alone(model):
+        raise ModelError("the model leaves its prompt out of its vectors, which ONNX can't. Use backend='torch'.")
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), _unheard():
             torch.onnx.export(
                 _ids_only(model),
-                (sample,),
+                (_sample(),),
                 str(path),
                 input_names=["input_ids"],
                 output_names=["vectors"],
@@ -192,6 +238,30 @@ def _export(model: Any, path: Path) -> None:
             )
     except Exception as error:
         raise ModelError(f"the model can't be exported to ONNX: {error}. Use backend='torch'.") from error
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Keep to itself what torch and transformers say of a model that is followed step by step."""
+    logging = import_extra("transformers.utils.logging", "semantic")
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _reads_ids_alone(model: Any) -> bool:
+    """Return whether token ids are all that a vector is made of; a prompt that is left out has to be told apart."""
+    return all(getattr(step, "include_prompt", True) for step in model.children())
+
+
+def _sample() -> Any:
+    """Return token ids of two texts of equal length."""
+    return import_extra("torch", "semantic").arange(1, 19).reshape(2, 9)
 
 
 def _ids_only(model: Any) -> Any:

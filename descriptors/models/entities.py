@@ -2,14 +2,21 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Literal, Protocol, TypeGuard, get_args
 
 from rag_descriptors.errors import MissingExtraError, ModelError, suggest
-from rag_descriptors.models.find import DEFAULT_PIPELINE, find_pipeline, folder_digest, import_extra, pipeline_labels
+from rag_descriptors.models.find import (
+    DEFAULT_PIPELINE,
+    find_pipeline,
+    folder_digest,
+    import_extra,
+    pipeline_labels,
+    while_unchanged,
+)
 from rag_descriptors.models.names import labelled, names, written
 from rag_descriptors.options import one_of, qualified_name, together
 
@@ -186,7 +193,7 @@ def _counts(labels: Sequence[str] | None, label: str) -> bool:
     return label not in NUMBERS if labels is None else label in labels
 
 
-@lru_cache
+@while_unchanged
 def _load(folder: Path, find: Find) -> Any:
     spacy = import_extra("spacy", "ner")
     exclude = UNUSED if find == "names" else UNUSED + TAGGING
@@ -201,7 +208,7 @@ def _load(folder: Path, find: Find) -> Any:
 
 def _labels(pipeline: Any) -> set[str]:
     labelling = [name for name in pipeline.pipe_names if "doc.ents" in pipeline.get_pipe_meta(name).assigns]
-    return {label for name in labelling for label in pipeline.pipe_labels[name]}
+    return {label for name in labelling for label in pipeline.pipe_labels.get(name, ())}
 
 
 def _check_files(folder: Path, labels: Sequence[str] | None) -> None:

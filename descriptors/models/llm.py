@@ -18,7 +18,7 @@ from rag_descriptors.errors import JudgeError
 from rag_descriptors.models.find import import_extra
 from rag_descriptors.models.judge import Completion, Prompt, Usage
 from rag_descriptors.options import together
-from rag_descriptors.texts import SHORTEST_SECRET, redacted
+from rag_descriptors.texts import SHORTEST_SECRET, masked, redacted
 
 __all__ = ["LiteLLMJudge"]
 
@@ -228,9 +228,7 @@ class LiteLLMJudge:
         """Return a text, though it be an answer, without the key that was given, and those of the environment."""
         given = [self.api_key] if self.api_key and len(self.api_key) >= SHORTEST_KEY else []
         known = (value for name, value in os.environ.items() if name.endswith(KEY_VARIABLE))
-        for key in (*given, *(value for value in known if len(value) >= SHORTEST_SECRET)):
-            text = text.replace(key, "***")
-        return text
+        return masked(text, [*given, *(value for value in known if len(value) >= SHORTEST_SECRET)])
 
 
 @lru_cache

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ REASONING = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 END_OF_REASONING = "</think>"  # some servers leave out how it begins
 UNFINISHED = re.compile(r"\A\s*<(think|thinking|reasoning)>")
 OBJECT_START = re.compile(r'\{\s*"')
+MARKS = "`^~"  # of Markdown, which are no punctuation to Unicode
 SHOWN = 200  # characters of a reply in a message
 
 
@@ -67,7 +69,7 @@ def a_word(reply: Mapping[str, Any], key: str, allowed: Iterable[str]) -> str:
     """
     value = reply.get(key)
     words = {word.casefold(): word for word in allowed}
-    said = value.strip(" \t\r\n.,;:!?\"'`*_()[]").casefold() if isinstance(value, str) else None
+    said = _trimmed(value).casefold() if isinstance(value, str) else None
     if said not in words:
         raise ReplyError(f"{key}: {value!r} is none of {', '.join(words.values())}.")
     return words[said]
@@ -89,6 +91,14 @@ def a_text(reply: Mapping[str, Any], key: str) -> str | None:
     """Return a text of the reply; None if it is missing, blank or no text."""
     value = reply.get(key)
     return value.strip() or None if isinstance(value, str) else None
+
+
+def _trimmed(word: str) -> str:
+    """Return a word without the space and punctuation, of any script, around it."""
+    inner = [
+        place for place, letter in enumerate(word) if not (unicodedata.category(letter)[0] in "CPZ" or letter in MARKS)
+    ]
+    return word[inner[0] : inner[-1] + 1] if inner else ""
 
 
 def _decode(text: str, start: int) -> tuple[dict[str, Any], int]:

@@ -35,6 +35,7 @@ def to_column(
 
     Raises:
         CellError: Cells can't be read; the message names column, rows, and what was found.
+        pa.ArrowCapacityError: They hold more than Arrow's texts, whose offsets have 32 bits, can.
     """
     if parse is not None:
         return _blank_to_null(_parse_each(cells, field, parse, row_name))
@@ -85,7 +86,9 @@ def _parse_each(
     return pa.array(parsed, type=field.type)
 
 
-def _blank_to_null(column: pa.Array) -> pa.Array:
+def _blank_to_null(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):  # what pyarrow makes of too much for one
+        raise pa.ArrowCapacityError(f"{len(column)} cells hold more than 2 GiB of text.")
     if column.type == CONTEXTS:
         frame = LongFrame.explode(column)
         items = _blank_to_null(frame.items)

@@ -35,6 +35,7 @@ __all__ = [
     "keys_agree",
     "parse_mixed",
     "told",
+    "united",
 ]
 
 ROWS_AT_ONCE = 4096
@@ -253,10 +254,15 @@ def _has_keys(value: Any, kind: pa.DataType) -> bool:
 def _common(left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType | None:
     if left is None or right is None or not keys_agree(left, right):
         return None
+    return united(left, right)
+
+
+def united(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the type that both go into; None if there is none."""
     try:
         schemas = [pa.schema([("", kind)]) for kind in (left, right)]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except pa.ArrowTypeError:
+    except pa.ArrowException:
         return None
 
 

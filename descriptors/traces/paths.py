@@ -15,12 +15,15 @@ __all__ = ["ABSENT", "answer_text", "find", "lookup", "opened", "plain", "questi
 ABSENT = object()
 NAMES = ("assessment_name", "name", "key")
 INDEXED = re.compile(r"(\d{1,9})\.(.+)")
-ROLES = ("role", "kwargs.type", "message.role", "type")
+ROLES = ("role", "kwargs.type", "message.role", "type", "message_content.type")
 ASKING, ANSWERING = frozenset({"user", "human"}), frozenset({"assistant", "ai", "model"})
 # what neither asks nor answers, besides all that begins with `tool` or `function`
 NEITHER = frozenset({"system", "developer", "reasoning", "thinking", "blob"})
 PARTS = frozenset({"text", "input_text", "output_text"})
-MESSAGE_KEYS = ("content", "message.content", "text", "parts", "kwargs", "message", "messages")
+MESSAGE_KEYS = (
+    *("content", "message.content", "text", "parts", "kwargs", "message", "messages"),
+    *("message.contents", "message_content.text"),  # OpenInference's, of messages that hold more than a text
+)
 QUESTION_KEYS = ("question", "user_input", "query", "query_str", "input", "inputs", "prompt", *MESSAGE_KEYS)
 ANSWER_KEYS = ("answer", "response", "output", "outputs", "result", "choices", "generations", *MESSAGE_KEYS)
 DEPTH = 32
@@ -129,7 +132,9 @@ def _text(value: object, keys: Sequence[str], roles: frozenset[str], depth: int 
     if isinstance(value, list):
         return _text_of_list(value, keys, roles, depth - 1)
     if isinstance(value, Mapping):
-        held = [value[key] for key in keys if key in value] or (list(value.values()) if len(value) == 1 else [])
+        held = [found for key in keys if (found := lookup(value, key)) is not ABSENT] or (
+            list(value.values()) if len(value) == 1 else []
+        )
         return next((text for item in held if (text := _text(item, keys, roles, depth - 1))), None)
     return None
 

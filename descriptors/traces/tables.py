@@ -24,6 +24,7 @@ from rag_descriptors.traces.formats import (
     keys_agree,
     parse_mixed,
     told,
+    united,
 )
 from rag_descriptors.traces.presets import KNOWN_COLUMNS, Form, RowForm, find_column
 
@@ -110,22 +111,14 @@ def _with_other_types(schemas: Sequence[pa.Schema]) -> set[str]:
     return {
         name
         for name, kinds in _kinds(schemas).items()
-        if any(map(pa.types.is_nested, kinds)) and not all(starmap(_unite, combinations(kinds, 2)))
+        if any(map(pa.types.is_nested, kinds)) and None in starmap(united, combinations(kinds, 2))
     }
-
-
-def _unite(left: pa.DataType, right: pa.DataType) -> bool:
-    try:
-        pa.unify_schemas([pa.schema([("", left)]), pa.schema([("", right)])], promote_options="permissive")
-    except pa.ArrowException:
-        return False
-    return True
 
 
 def _told_apart(sources: Sequence[Source], schemas: Sequence[pa.Schema]) -> Iterator[str]:
     """Yield, of each column whose types don't go together, which type it has where."""
     for name, kinds in _kinds(schemas).items():
-        if not all(starmap(_unite, combinations(kinds, 2))):
+        if None in starmap(united, combinations(kinds, 2)):
             files = "; ".join(
                 f"{schema.field(name).type} in {source.file}"
                 for source, schema in zip(sources, schemas, strict=True)

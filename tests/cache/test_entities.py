@@ -181,9 +181,9 @@ def test_what_is_read_at_once_is_the_extractors_own(extracting):
 def test_an_unused_extractor_counts_and_reads_nothing(extracting, cache, meter):
     words = Words()
     extracting(words).extract(["a"])
-    unused = UnusedExtractor(words, cache, TextMeter(), Progress("texts", show=False))
+    unused = UnusedExtractor(words, cache, counted := TextMeter(), Progress("texts", show=False))
     for _ in range(2):
         assert [said.failure for said in unused.extract(["a", "b", "c"])] == [None] * 3
     assert words.texts == ["a"]
-    assert (unused._meter.distinct, unused._meter.encoded) == (3, 2)
-    unused._meter.close()
+    assert (counted.distinct, counted.encoded) == (3, 2)
+    counted.close()

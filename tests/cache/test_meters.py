@@ -15,5 +15,5 @@ def test_the_meter_counts_each_text_once(meter):
 
 
 def test_texts_that_cannot_be_counted(tmp_path):
-    with pytest.raises(CacheError, match=r"texts can't be counted in a temporary file: .*Make room for it in TMPDIR"):
+    with pytest.raises(CacheError, match=r"a temporary file of what was counted: .*Make room for it in TMPDIR"):
         TextMeter(tmp_path)

@@ -112,6 +112,23 @@ def test_a_pickled_copy_opens_the_same_file(full):
         assert repr(copy) == "Cache(None)"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks there")
+@pytest.mark.parametrize("first", ["get", "close"])
+def test_a_fork_opens_the_file_for_itself(full, first):
+    with closing(Cache(full)) as cache:
+        assert cache.get(KEYS[:1])
+        parents = cache._connection
+        with cache._lock:  # as another thread may hold it
+            child = os.fork()
+        if not child:
+            cache.close() if first == "close" else cache.get(KEYS)
+            cache.put("vector", {digest("new"): b"new"})
+            os._exit(cache._connection is parents)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert cache.get([*KEYS, digest("new")]) == ANSWERS | {digest("new"): b"new"}
+        assert cache._connection is parents
+
+
 def test_home_is_understood(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -342,6 +359,17 @@ def test_a_file_on_a_read_only_disk_is_survived(full):
         subprocess.run(["umount", full.parent], check=True)
     assert holds_no_wrong_answer(before)
     assert (after, len(told)) == (ANSWERS, 1)
+    assert "What it holds stands: let yourself write" in str(told[0].message)
+
+
+def test_each_kind_of_trouble_is_told_once(full):
+    with closing(Cache(full)) as cache:
+        sql(full, "UPDATE answer SET value = x'00'")
+        with pytest.warns(CacheWarning, match="entries of the cache are damaged"):
+            cache.get(KEYS)
+        cache.get(KEYS)  # a second warning would be an error here
+        with pytest.warns(CacheWarning, match="busy"):
+            cache.warn("the file is busy.", "Run again.")
 
 
 def test_a_file_locked_for_good_is_survived(full, monkeypatch):

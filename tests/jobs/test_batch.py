@@ -20,7 +20,7 @@ from rag_descriptors.jobs import batch
 from rag_descriptors.jobs.batch import default_descriptors, estimate_traces, score_traces
 from rag_descriptors.jobs.config import read_config
 from rag_descriptors.testing import FakeEmbedder
-from rag_descriptors.traces import readers
+from rag_descriptors.traces import formats, readers
 from rag_descriptors.traces.readers import Traces, open_traces
 
 SAMPLE = Path(__file__).parents[1] / "data" / "traces_mtrag.jsonl"
@@ -452,6 +452,37 @@ def test_batches_are_bounded_in_bytes(score, cases, tmp_path, monkeypatch):
     assert seen == [1] * 5
 
 
+def test_small_files_are_scored_together(relevance, tmp_path, monkeypatch):
+    for n in range(60):
+        rows = [{"question": "north?", "contexts": ["N"], "n": 2 * n + place} for place in range(2)]
+        save(tmp_path / f"{n:02}.parquet", pa.Table.from_pylist(rows))
+    seen = []
+    original = batch.select
+    monkeypatch.setattr(batch, "select", lambda rows, *more: seen.append(rows.num_rows) or original(rows, *more))
+    monkeypatch.setattr(batch, "GATHERED_ROWS", 50)
+    traces = open_traces([str(tmp_path)])
+    summary = score_traces(traces, tmp_path / "out.jsonl", [relevance()])
+    assert (seen, summary.rows) == ([50, 50, 20], 120)
+    assert [row["n"] for row in load(tmp_path / "out.jsonl")] == list(range(120))
+    seen.clear()
+    monkeypatch.setattr(batch, "GATHERED_BYTES", 1)
+    estimate_traces(traces, [relevance()])
+    assert seen == [2] * 60
+
+
+def test_batches_that_cannot_be_joined_are_scored_apart(relevance, tmp_path):
+    kind = pa.dictionary(pa.int8(), pa.string())
+    for n in range(2):
+        texts = pa.array([f"{n} {place}" for place in range(100)]).dictionary_encode().cast(kind)
+        table = pa.table({"question": ["north?"] * 100, "contexts": [["N"]] * 100, "kind": texts})
+        with pa.ipc.new_file(tmp_path / f"{n}.arrow", table.schema) as writer:
+            writer.write_table(table)
+    output = tmp_path / "out" / "out.jsonl"
+    output.parent.mkdir()
+    assert score_traces(open_traces([str(tmp_path)]), output, [relevance()]).rows == 200
+    assert [row["kind"] for row in load(output)][::100] == ["0 0", "1 0"]
+
+
 def test_nan_is_missing_in_files(tmp_path, relevance):
     class Nan(ContextRelevance):
         def compute(self, columns):
@@ -477,17 +508,18 @@ def test_all_columns_with_bad_cells_are_named(score, tmp_path):
 @pytest.mark.parametrize("bytes_at_once", [batch.BYTES_AT_ONCE, 1])
 def test_of_several_files_the_one_with_the_bad_cell_is_named(relevance, tmp_path, monkeypatch, bytes_at_once):
     monkeypatch.setattr(batch, "BYTES_AT_ONCE", bytes_at_once)
-    for name, bad in (("1.jsonl", None), ("2.jsonl", 4100)):
-        rows = [{"question": 5 if n == bad else "q", "contexts": []} for n in range(4200)]
+    monkeypatch.setattr(formats, "ROWS_AT_ONCE", 40)
+    for name, bad in (("1.jsonl", None), ("2.jsonl", 50)):
+        rows = [{"question": 5 if n == bad else "q", "contexts": []} for n in range(60)]
         (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
     both = open_traces([str(tmp_path / name) for name in ("1.jsonl", "2.jsonl")])
     alone, output = open_traces([str(tmp_path / "2.jsonl")]), tmp_path / "out.csv"
-    for traces, place in ((both, f"{tmp_path / '2.jsonl'}, row 4100"), (alone, "row 4100")):
+    for traces, place in ((both, f"{tmp_path / '2.jsonl'}, row 50"), (alone, "row 50")):
         for run in (estimate_traces, partial(score_traces, output=output)):
             with pytest.raises(CellError) as error:
                 run(traces, descriptors=[relevance()])
             assert str(error.value).startswith(f"column 'question' can't be read:\n  {place}: found int 5 where")
-    assert estimate_traces(both, [relevance()], limit=8300).rows == 8300
+    assert estimate_traces(both, [relevance()], limit=110).rows == 110
 
 
 def test_renamed_columns_without_rows(relevance, tmp_path):

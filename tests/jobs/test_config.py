@@ -95,7 +95,7 @@ type = "ContextRelavance"
 limt = 3
 workers = "two"
 """)
-    assert found == Config(descriptors=[])
+    assert found == Config(descriptors=[], is_whole=False)
     assert [problem.partition(" Allowed")[0] for problem in problems] == [
         "[[descriptors]] number 1: the descriptor 'ContextRelavance' is not installed. "
         "Did you mean 'ContextRelevance'?",
@@ -193,7 +193,7 @@ def test_a_configuration_that_cannot_be_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "read_text", refuses)
     with pytest.raises(
-        OptionError, match=r"config '.*c\.toml' can't be read: Permission denied\. Let yourself read it"
+        OptionError, match=r"config '.*c\.toml' can't be read: Permission denied\. Look at its name and mode"
     ):
         read_config(tmp_path / "c.toml")
 

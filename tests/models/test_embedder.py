@@ -24,6 +24,7 @@ ROWS = 60
         ({"dtype": "float16"}, "dtype: 'float16' is unknown"),
         ({"model": " "}, "model: ' ' is not allowed. Give a folder or a name such as 'all-MiniLM-L6-v2'."),
         ({"model": None}, "model: None is not allowed"),
+        ({"backend": "onnx", "device": "cuda"}, "device: 'cuda' is for torch; onnx computes on the CPU"),
         ({"batch_size": 0}, "batch_size: 0 is not allowed. Give a whole number from 1."),
         ({"batch_size": True}, "batch_size: True is not allowed"),
         ({"batch_size": 1.0}, "batch_size: 1.0 is not allowed"),

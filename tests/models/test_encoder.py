@@ -2,10 +2,13 @@
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +16,12 @@ import pytest
 
 from rag_descriptors import Cache, ContextRelevance, SentenceTransformerEmbedder
 from rag_descriptors.errors import MissingExtraError, ModelError
+from rag_descriptors.jobs import batch
 from rag_descriptors.jobs.batch import score_traces
 from rag_descriptors.models import encoder
 from rag_descriptors.models.encoder import load_encoder, n_cores
-from rag_descriptors.models.find import find_model
-from rag_descriptors.traces import readers
+from rag_descriptors.models.find import find_model, while_unchanged
+from rag_descriptors.traces import formats
 from rag_descriptors.traces.readers import open_traces
 
 SAMPLE = Path(__file__).parents[1] / "data" / "traces_mtrag.jsonl"
@@ -30,15 +34,20 @@ pytestmark = [
 ]
 
 
+def forget():
+    """Let models be loaded anew."""
+    encoder._load = while_unchanged(encoder._load.__wrapped__)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def user_cache(tmp_path_factory):
     """Exported models go into a folder of this module."""
     folder = tmp_path_factory.mktemp("user")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
-        encoder._load.cache_clear()
+        forget()
         yield folder
-    encoder._load.cache_clear()
+    forget()
 
 
 @pytest.fixture(scope="module")
@@ -153,22 +162,43 @@ def test_a_prompt_stands_before_each_text(folder, texts):
 @pytest.mark.filterwarnings("ignore::rag_descriptors.errors.TruncationWarning")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_scores_do_not_hang_on_batches_or_cache(tmp_path, monkeypatch, backend):
-    rows = SAMPLE.read_text("utf-8").splitlines()
-    path = tmp_path / "in.jsonl"
-    path.write_text("\n".join([*rows, *reversed(rows)][:60]))
-    params = {"embedder": embedder(backend)}
+    rows = [json.loads(line) for line in SAMPLE.read_text("utf-8").splitlines()]
     descriptor = ContextRelevance(
-        "question", "contexts", method_params=params, aggregation_method="hit", output_scores=True
+        "question",
+        "contexts",
+        method_params={"embedder": embedder(backend)},
+        aggregation_method="hit",
+        aggregation_method_params={"threshold": 0.7},
+        output_scores=True,
+        alias="cr",
     )
-    outputs = []
-    full = Cache(tmp_path / "c.sqlite")
-    for rows_at_once, cache in ((8192, full), (7, full), (1, full), (7, None)):
-        monkeypatch.setattr(readers, "ROWS_AT_ONCE", rows_at_once)
-        output = tmp_path / "out.jsonl"
-        score_traces(open_traces([str(path)]), output, [descriptor], cache=cache)
-        outputs.append(output.read_bytes())
-    full.close()
-    assert len(set(outputs)) == 1
+    sizes = []
+    original = batch.select
+    monkeypatch.setattr(batch, "select", lambda part, *more: sizes.append(part.num_rows) or original(part, *more))
+
+    def scored(rows_at_once, order, cache):
+        monkeypatch.setattr(formats, "ROWS_AT_ONCE", rows_at_once)
+        monkeypatch.setattr(batch, "GATHERED_ROWS", rows_at_once)
+        source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+        source.write_text("\n".join(json.dumps({**rows[place], "place": place}) for place in order))
+        sizes.clear()
+        score_traces(open_traces([str(source)]), output, [descriptor], cache=cache)
+        assert max(sizes) == min(rows_at_once, len(rows))
+        lines = map(json.loads, output.read_text("utf-8").splitlines())
+        return {line["place"]: (line["cr"], line["cr scores"]) for line in lines}
+
+    places = list(range(len(rows)))
+    shuffled = random.Random(0).sample(places, len(places))
+    with closing(Cache(tmp_path / "c.sqlite")) as full:
+        first = scored(8192, places, full)
+        assert any(hit for hit, _ in first.values())
+        for rows_at_once, order, cache in (
+            (7, shuffled, full),
+            (1, places, full),
+            (7, shuffled, None),
+            (1, places, None),
+        ):
+            assert scored(rows_at_once, order, cache) == first
 
 
 # --- what goes wrong
@@ -178,7 +208,7 @@ def test_bfloat16_without_units_warns(folder, monkeypatch):
     torch = pytest.importorskip("torch")
     for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
         monkeypatch.setattr(torch.cpu, probe, lambda: False, raising=False)
-    encoder._load.cache_clear()
+    forget()
     with pytest.warns(UserWarning, match="no bfloat16 units: bfloat16 will not be faster here"):
         load_encoder(folder, "torch", "bfloat16", "cpu", None)
 
@@ -187,7 +217,7 @@ def test_bfloat16_without_units_warns(folder, monkeypatch):
 def test_bfloat16_with_units_does_not_warn(folder, monkeypatch, probe):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cpu, probe, lambda: True, raising=False)
-    encoder._load.cache_clear()
+    forget()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         load_encoder(folder, "torch", "bfloat16", "cpu", None)
@@ -213,13 +243,13 @@ def test_onnx_has_no_bfloat16():
 )
 def test_a_missing_package_names_its_extra(monkeypatch, backend, module, extra):
     loaded = embedder(backend)
-    encoder._load.cache_clear()
+    forget()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(
         MissingExtraError, match=rf"{module} is not installed\. pip install 'rag-descriptors\[{extra}\]'"
     ):
         loaded.embed(["a"], "document")
-    encoder._load.cache_clear()
+    forget()
 
 
 def test_a_folder_without_a_model_is_one_clear_error(tmp_path):
@@ -232,14 +262,124 @@ def test_an_unknown_device_is_one_clear_error(folder):
         load_encoder(folder, "torch", "float32", "nonsense", None)
 
 
+def test_a_trace_says_nothing(folder, capsys, caplog):
+    forget()
+    load_encoder(folder, "torch", "float32", "cpu", None)
+    assert capsys.readouterr() == ("", "")
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("fault", ["raises", "another", "too long", "prompt"])
+def test_a_model_that_can_t_be_traced_is_computed_step_by_step(folder, texts, monkeypatch, fault):
+    torch = pytest.importorskip("torch")
+    model = load_encoder(folder, "torch", "float32", "cpu", None).model
+    expected = load_encoder(folder, "torch", "float32", "cpu", None)(texts[:6], "")
+
+    def step_by_step(features):
+        return model(features)["sentence_embedding"]
+
+    assert encoder._traced(model, step_by_step) is not None
+    if fault == "raises":
+        monkeypatch.setattr(torch.jit, "trace", lambda *_, **__: 1 / 0)
+    if fault == "another":
+        monkeypatch.setattr(torch.jit, "trace", lambda *_, **__: lambda ids: torch.zeros(len(ids), 384))
+    if fault == "too long":
+        monkeypatch.setattr(encoder, "MOST_TRACED", 255)
+    if fault == "prompt":
+        monkeypatch.setattr(model[1], "include_prompt", False)
+    assert encoder._traced(model, step_by_step) is None
+    forget()
+    assert np.abs(load_encoder(folder, "torch", "float32", "cpu", None)(texts[:6], "") - expected).max() < 1e-6
+    forget()
+
+
+def test_a_static_model_is_one_clear_error(folder):
+    class Static:
+        def __getitem__(self, _):
+            return self
+
+        def preprocess(self, texts, prompt):
+            return {"input_ids": [1], "offsets": [0]}
+
+    with pytest.raises(ModelError, match="Static models, such as static ones, are not read"):
+        encoder.Encoder(Static(), None, 1, 1)(["a"], "")
+
+
+def test_a_model_saved_again_is_another_one(folder, tmp_path):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "model"
+    shutil.copytree(folder, path)
+    saved = SentenceTransformerEmbedder(model=str(path))
+    before, known = saved.embed(["a text"], "document").vectors, saved.identity("document")
+    loaded = load_encoder(path, "torch", "float32", None, None).model
+    with torch.no_grad():
+        loaded[0].auto_model.encoder.layer[0].output.dense.weight.mul_(2)
+    loaded.save(str(path))
+    assert saved.identity("document")["weights"] != known["weights"]
+    assert np.abs(saved.embed(["a text"], "document").vectors - before).max() > 1e-3
+
+
+def test_threads_that_begin_later_have_all_cores(folder):
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        encoder.Encoder(*load_encoder_parts(folder))(["a", "b c", "d e f"], "")
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def load_encoder_parts(folder):
+    loaded = load_encoder(folder, "torch", "float32", "cpu", None)
+    return loaded.model, loaded.forward, 1, 2
+
+
 # --- the exported file
+
+
+def test_an_export_of_several_files_is_refused(folder, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    torch = pytest.importorskip("torch")
+
+    def split(module, inputs, path, **_):
+        Path(path).write_bytes(b"")
+        Path(path).with_suffix(".weight").write_bytes(b"")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.onnx, "export", split)
+    forget()
+    with pytest.raises(ModelError, match=r"too large for one ONNX file\. Use backend='torch'"):
+        vectors("onnx", ["a"])
+    assert list((tmp_path / "rag-descriptors" / "onnx").iterdir()) == []
+
+
+def test_an_exported_file_that_is_damaged_is_one_clear_error(user_cache, texts):
+    vectors("onnx", texts[:1])
+    (exported,) = (user_cache / "rag-descriptors" / "onnx").iterdir()
+    exported.write_bytes(b"no model")
+    forget()
+    with pytest.raises(ModelError, match=r"does not load on onnx: .* Use backend='torch'"):
+        vectors("onnx", texts[:1])
+    exported.unlink()
+    forget()
+    vectors("onnx", texts[:1])
+
+
+def test_a_prompt_that_is_left_out_of_vectors(folder, monkeypatch, tmp_path):
+    pytest.importorskip("onnxruntime")
+    model = load_encoder(folder, "torch", "float32", "cpu", None).model
+    monkeypatch.setattr(model[1], "include_prompt", False)
+    with pytest.raises(ModelError, match="leaves its prompt out"):
+        encoder._export(model, tmp_path / "x.onnx")
 
 
 def test_the_export_is_made_once_and_whole(user_cache, texts):
     vectors("onnx", texts[:1])
     (exported,) = (user_cache / "rag-descriptors" / "onnx").iterdir()  # nothing temporary stays
     made = exported.stat().st_mtime_ns
-    encoder._load.cache_clear()
+    forget()
     vectors("onnx", texts[:1])
     vectors("openvino", texts[:1])
     assert exported.stat().st_mtime_ns == made
@@ -256,7 +396,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(torch.onnx, "export", half)
-    encoder._load.cache_clear()
+    forget()
     with pytest.raises(ModelError, match=r"can't be exported to ONNX: out of memory\. Use backend='torch'"):
         vectors("onnx", ["a"])
     assert list((tmp_path / "rag-descriptors" / "onnx").iterdir()) == []
@@ -271,10 +411,12 @@ from concurrent.futures import ThreadPoolExecutor
 from rag_descriptors import SentenceTransformerEmbedder
 from rag_descriptors.models import encoder
 sys.setswitchinterval(1e-6)
+loads, load = [], encoder._load_model
+encoder._load_model = lambda *given: loads.append(given) or load(*given)
 embedder = SentenceTransformerEmbedder(backend=sys.argv[1])
 with ThreadPoolExecutor(8) as pool:
     read = list(pool.map(lambda text: embedder.embed([text, "b"], "document").vectors.shape, "acdefghi"))
-print(set(read), encoder._load.cache_info().misses)
+print(set(read), len(loads))
 """
 
 

@@ -16,11 +16,9 @@ from rag_descriptors.models.find import find_model, import_extra, model_digest, 
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    for cached in (find._find_named, model_digest, model_limit, model_prompt):
-        cached.cache_clear()
+    find._find_named.cache_clear()
     yield
-    for cached in (find._find_named, model_digest, model_limit, model_prompt):
-        cached.cache_clear()
+    find._find_named.cache_clear()
 
 
 @pytest.fixture
@@ -63,6 +61,10 @@ def test_no_settings(folder):
         ({"sentence_bert_config_json": {"max_seq_length": 999}, "config_json": {"max_position_embeddings": 512}}, 512),
         ({"sentence_bert_config_json": {"max_seq_length": None}, "tokenizer_config_json": {"model_max_length": 8}}, 8),
         ({"tokenizer_config_json": {"model_max_length": 1e30}, "config_json": {"max_position_embeddings": 512}}, 512),
+        (
+            {"sentence_roberta_config_json": {"max_seq_length": 128}, "config_json": {"max_position_embeddings": 514}},
+            128,
+        ),
         ({"config_json": {}}, None),
     ],
 )
@@ -74,13 +76,11 @@ def test_digest_covers_weights_and_settings(folder):
     path = folder(config_json="{}", model_safetensors="weights", inner__config_json="{}")
     first = model_digest(path)
     (path / "README.md").write_text("other")
-    model_digest.cache_clear()
     assert model_digest(path) == first
     assert len(first) == 64
     seen = {first}
     for name in ("config.json", "model.safetensors", "inner/config.json"):
         (path / name).write_text("other")
-        model_digest.cache_clear()
         seen.add(model_digest(path))
     assert len(seen) == 4
 
@@ -160,13 +160,25 @@ def hub(tmp_path, monkeypatch):
                 (folder / file).write_text("{}")
             return str(folder)
 
-        monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(snapshot_download=snapshot_download))
+        class Api:
+            def model_info(self, name, *, revision, timeout):
+                assert timeout == find.HUB_TIMEOUT_S
+                if served is None:
+                    raise OddError("no way\nto the hub")
+
+        fake = SimpleNamespace(snapshot_download=snapshot_download, HfApi=Api)
+        monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
         return asked
 
     return make
 
 
-WHOLE = ("config.json", "model.safetensors")
+class OddError(Exception):
+    """What a network library raises is an error of no common kind."""
+
+
+PLAIN = ("config.json", "model.safetensors")
+WHOLE = (*PLAIN, "modules.json")
 DEFAULT = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -179,8 +191,11 @@ DEFAULT = "sentence-transformers/all-MiniLM-L6-v2"
         (DEFAULT, "v1", None, WHOLE, "server", ["cache", "server"]),
         ("other", None, None, ("config.json", "pytorch_model.bin"), "server", ["cache", "server"]),
         ("someone/all-MiniLM-L6-v2", None, None, WHOLE, "server", ["cache", "server"]),
-        ("other", None, ("model.safetensors",), None, None, ["cache", "server"]),
+        ("other", None, ("model.safetensors",), None, None, ["cache"]),
         ("other", "v1", None, ("config.json",), None, ["cache", "server"]),
+        ("other", None, PLAIN, WHOLE, "server", ["cache", "server"]),
+        ("other", None, PLAIN, PLAIN, "server", ["cache", "server"]),
+        (DEFAULT, None, PLAIN, WHOLE, "package", ["cache"]),
     ],
 )
 def test_the_order_of_places(model, revision, cached, served, found, asked, *, hub, package, monkeypatch, tmp_path):
@@ -194,6 +209,19 @@ def test_the_order_of_places(model, revision, cached, served, found, asked, *, h
         assert find_model(model, revision) == places[found]
     name = model if "/" in model else f"sentence-transformers/{model}"
     assert questions == [(name, revision, place) for place in asked]
+
+
+def test_a_snapshot_that_may_be_partial_is_used_with_a_warning(hub, tmp_path):
+    hub(cached=PLAIN)
+    with pytest.warns(UserWarning, match=r"no modules\.json in .*Vectors are means of tokens"):
+        assert find_model("other") == tmp_path / "cache"
+
+
+def test_what_the_hub_said_is_told(hub):
+    hub()
+    with pytest.raises(ModelNotFoundError, match=r"does not have it \(OddError: no way\)\. Give") as caught:
+        find_model("other")
+    assert isinstance(caught.value.__cause__, OddError)
 
 
 def in_a_process(code, tmp_path, **env):
@@ -228,9 +256,7 @@ def test_the_installed_package_comes_without_a_network(tmp_path, name):
 
 
 @pytest.mark.model
-@pytest.mark.parametrize(
-    ("files", "is_taken"), [(("config.json", "model.safetensors"), True), (("config.json",), False), ((), False)]
-)
+@pytest.mark.parametrize(("files", "is_taken"), [(WHOLE, True), (PLAIN, False), (("config.json",), False), ((), False)])
 def test_the_hub_cache_comes_before_the_package_if_it_is_whole(tmp_path, files, is_taken):
     snapshot = hub_folder(tmp_path, *files)
     found = in_a_process("print(find_model('all-MiniLM-L6-v2'))", tmp_path)

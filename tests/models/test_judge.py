@@ -1,6 +1,7 @@
 from rag_descriptors.errors import JudgeError
-from rag_descriptors.models.calls import JudgeSession, Limits
+from rag_descriptors.models.calls import JudgeSession
 from rag_descriptors.models.judge import Asker, Judge, Prompt, Verdict, verdicts
+from rag_descriptors.models.limits import Limits
 from rag_descriptors.models.llm import LiteLLMJudge
 from rag_descriptors.testing import FakeJudge
 

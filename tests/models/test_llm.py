@@ -7,7 +7,6 @@ import pytest
 from rag_descriptors import LiteLLMJudge
 from rag_descriptors.errors import OptionError
 from rag_descriptors.models.llm import FORMS, Learnt, load_litellm
-from rag_descriptors.texts import redacted
 
 KEY = "sk-planted-0123456789"
 
@@ -120,23 +119,6 @@ def test_forms_are_tried_in_turn_until_one_works():
     assert [learnt.another_form(FORMS[0]), learnt.form] == [True, FORMS[1]]  # of the next one it may be the form
     learnt.is_settled = True
     assert [learnt.another_form(FORMS[1]), learnt.form] == [False, FORMS[1]]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("no secret", "no secret"),
-        (f"wrong key {KEY}.", "wrong key ***."),
-        ("Bearer abc.def", "Bearer ***"),
-        ("http://host/v1?key=abcdef&x=1", "http://host/v1?key=***&x=1"),
-        ("from-the-environment", "***"),
-        ("short", "short"),
-    ],
-)
-def test_redacted(monkeypatch, text, expected):
-    monkeypatch.setenv("SOME_API_KEY", "from-the-environment")
-    monkeypatch.setenv("OTHER_API_KEY", "short")
-    assert redacted(text) == expected
 
 
 def test_a_key_is_taken_out_of_answers_too():

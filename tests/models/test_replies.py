@@ -69,7 +69,24 @@ def test_no_number(value):
         a_number({"score": value}, "score", 0, 1)
 
 
-@pytest.mark.parametrize("value", ["yes", "YES!", " yes\n", "Yes.", '"yes"', "**yes**", "(yes)"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "yes",
+        "YES!",
+        " yes\n",
+        "Yes.",
+        '"yes"',
+        "**yes**",
+        "(yes)",
+        "“yes”",
+        "yes。",
+        "- yes",
+        "`yes`",
+        "yes\u00a0",
+        "«Yes»",
+    ],
+)
 def test_a_word(value):
     assert a_word({"verdict": value}, "verdict", ("yes", "no")) == "yes"
 

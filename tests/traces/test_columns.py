@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_descriptors.errors import CellError
+from rag_descriptors.traces import columns
 from rag_descriptors.traces.columns import CONTEXTS, TEXT, to_column
 from rag_descriptors.traces.contexts import parse_contexts, parse_text
 
@@ -27,6 +28,12 @@ TEXT_COLUMNS = {
     "chunks of dictionaries": pa.chunked_array([TEXTS[:2], TEXTS[2:]]).dictionary_encode(),
     "slice": pa.array(["cut", *TEXTS, "cut"])[1:-1],
 }
+
+
+def test_more_text_than_arrow_holds(monkeypatch):
+    monkeypatch.setattr(columns, "_parse_each", lambda *_: pa.chunked_array([["a"], ["b"]]))
+    with pytest.raises(pa.ArrowCapacityError, match="2 cells hold more than 2 GiB of text"):
+        to_column(["a", 5], pa.field("q", TEXT))
 
 
 @pytest.mark.parametrize("cells", TEXT_COLUMNS.values(), ids=TEXT_COLUMNS.keys())

@@ -124,6 +124,18 @@ QUESTIONS = [
         "a\nb",
     ),
     ([{"message.role": "user", "message.content": "What?"}], "What?"),
+    (
+        {
+            "messages.0.message.role": "user",
+            "messages.0.message.contents.0.message_content.type": "text",
+            "messages.0.message.contents.0.message_content.text": "What",
+            "messages.0.message.contents.1.message_content.type": "image",
+            "messages.0.message.contents.1.message_content.image.image.url": "http://host/x.png",
+            "messages.0.message.contents.2.message_content.type": "text",
+            "messages.0.message.contents.2.message_content.text": "is it?",
+        },
+        "What\nis it?",
+    ),
     ([{"type": "HumanMessage", "content": "What?"}, {"type": "AIMessageChunk", "content": "A."}], "What?"),
     ([{"role": "USER", "content": [{"type": "input_text", "text": "What?"}, {"type": "input_image"}]}], "What?"),
     ([{"type": "constructor", "kwargs": {"content": "What?"}}], "What?"),
