@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_descriptors.errors import CellError
@@ -146,11 +146,13 @@ def test_rows_are_called_by_position_unless_named():
 CELLS = st.none() | st.text() | st.text(st.characters(categories=["Cs", "Zs", "Cc"]))
 
 
+@settings(deadline=None)
 @given(st.lists(CELLS))
 def test_columns_and_cells_agree_on_texts(cells):
     assert to_column(cells, pa.field("q", TEXT)).to_pylist() == [parse_text(cell) for cell in cells]
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.lists(CELLS)))
 def test_columns_and_cells_agree_on_lists(cells):
     assert to_column(cells, pa.field("c", CONTEXTS)).to_pylist() == [parse_contexts(cell) for cell in cells]
