@@ -1,5 +1,6 @@
 """The command: exit codes, what stands on stdout and stderr, and what is loaded."""
 
+import io
 import json
 import os
 import re
@@ -968,6 +969,17 @@ def test_stdout_of_any_encoding(traces, stub, tmp_path, encoding):
             if more:
                 assert list(json.loads(out)["columns"]) == ["東京"]
     assert load(tmp_path / "o.jsonl")[0]["東京"] == 0.75
+
+
+def test_stdout_may_be_any_object_that_is_written_to(monkeypatch):
+    paper = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", paper)
+    monkeypatch.setattr(sys, "argv", ["rag-descriptors", "list"])
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as exited:
+        cli.main()
+    assert (exited.value.code, "ContextRelevance" in paper.getvalue()) == (0, True)
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "the service is gone"), EOFError("nothing came")])

@@ -364,6 +364,10 @@ def test_names_of_columns():
         ({"aliases": {"FDR": 1}}, ["aliases: {'FDR': 1} is not allowed. Give a dict from forms to canonical forms"]),
         ({"aliases": [("a", "b")]}, ["aliases: [('a', 'b')] is not allowed"]),
         ({"aliases": {"a": "b", "b": "a"}}, ["aliases: 'a' leads back to itself"]),
+        (
+            {"matching": lambda form: 1 / 0, "aliases": {"a": "b"}, "output_status": 1},
+            ["It must return a key", "output_status: 1"],
+        ),
         ({"model": ""}, ["model: '' is not allowed. Give a name such as 'gpt-4o-mini'."]),
         ({"reference": "", "alias": 3}, ["reference: '' is not", "alias: 3 is not"]),
         ({"tests": gte(0.7)}, ["tests: Condition(kind='gte', value=0.7) is no list."]),

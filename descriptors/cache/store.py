@@ -201,8 +201,7 @@ def _leave_all() -> None:
         cache.leave_to_parent()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all)
+getattr(os, "register_at_fork", dict)(after_in_child=_leave_all)  # where there are forks
 
 
 @contextmanager

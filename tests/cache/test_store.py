@@ -112,6 +112,17 @@ def test_a_pickled_copy_opens_the_same_file(full):
         assert repr(copy) == "Cache(None)"
 
 
+def test_what_a_fork_does_with_its_parents_caches(full):
+    with closing(Cache(full)) as cache:
+        parents, lock = cache._connection, cache._lock
+        store._leave_all()
+        assert store.LEFT[-1] is parents
+        assert cache._lock is not lock
+        assert cache.get(KEYS) == ANSWERS
+        store.LEFT.remove(parents)
+        parents.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks there")
 @pytest.mark.parametrize("first", ["get", "close"])
 def test_a_fork_opens_the_file_for_itself(full, first):
