@@ -213,9 +213,9 @@ def test_other_languages(similar):
             {
                 "method": "semantic_similarity",
                 "model": "m",
-                "method_params": {"threshold": 2, "langage": "de", "dtype": 1},
+                "method_params": {"threshold": 2, "lang": "de", "dtype": 1},
             },
-            ["model: 'm' is a judge's", "threshold: 2", "'langage' is unknown", "dtype: 1"],
+            ["model: 'm' is a judge's", "threshold: 2", "'lang' is unknown", "dtype: 1"],
         ),
         ({"method_params": {"model": "m", "timeout": 0}}, ["is an argument of its own", "timeout: 0"]),
         (
