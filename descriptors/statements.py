@@ -129,8 +129,10 @@ class SimilarSentences:
             problems.append(f"model: {model!r} is a judge's. Give method_params={{'model': …}}.")
         own = {name: value for name, value in given.items() if name in ("threshold", "language")}
         others = {name: value for name, value in given.items() if name in theirs}
-        together([*problems, *caught(lambda: cls(**own), lambda: SemanticSimilarity.from_params(others))])
-        return cls(similarity=SemanticSimilarity.from_params(others), **own)
+        made: list[SemanticSimilarity] = []
+        problems += caught(lambda: cls(**own), lambda: made.append(SemanticSimilarity.from_params(others)))
+        together(problems)
+        return cls(similarity=made[0], **own)
 
     @property
     def params(self) -> dict[str, Any]:

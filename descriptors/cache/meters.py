@@ -106,13 +106,12 @@ class JudgeMeter:
 
     def count_known(self, key: bytes, answer: Answer) -> None:
         """Count an answer that was known before the run."""
-        if self._settled(key) is None:
-            self._settle(key, KNOWN)
+        if self._is_first(key, KNOWN):
             self.saved = _sum(self.saved, answer.usage.cost)
 
     def count(self, key: bytes, answer: Answer, verdict: Verdict) -> None:
         """Count an answer, and whether it could be used; what an estimate would ask counts once."""
-        if verdict.failure == NOT_ASKED and self._settled(key) is not None:
+        if verdict.failure == NOT_ASKED and not self._is_first(key, ANSWERED):
             return
         self.calls += answer.calls
         self.prompt_tokens += answer.usage.prompt_tokens or 0
@@ -152,19 +151,21 @@ class JudgeMeter:
         """What was said of the first failure of each status."""
         return {status: self._messages[status] for status in self.failures}
 
-    def _settled(self, key: bytes) -> str | None:
-        """Return what became of a prompt so far."""
-        with _counting():
-            found = self._became.execute("SELECT what FROM became WHERE key = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
+    def _is_first(self, key: bytes, what: str) -> bool:
+        """Note what became of a prompt that was not met before; return whether it was not."""
+        with _counting(), self._became as connection:
+            is_first = connection.execute("INSERT OR IGNORE INTO became VALUES (?, ?)", (key, what)).rowcount > 0
+        self._counts[what] += is_first
+        return is_first
 
     def _settle(self, key: bytes, what: str) -> None:
-        before = self._settled(key)
-        if before != what:
+        """Note what became of a prompt, whatever that was before."""
+        if not self._is_first(key, what):
             with _counting(), self._became as connection:
-                connection.execute("REPLACE INTO became VALUES (?, ?)", (key, what))
+                (before,) = connection.execute("SELECT what FROM became WHERE key = ?", (key,)).fetchone()
+                connection.execute("UPDATE became SET what = ? WHERE key = ?", (what, key))
+            self._counts[before] -= 1
             self._counts[what] += 1
-            self._counts[before or what] -= before is not None
 
 
 def _sum(total: float | None, more: float | None) -> float | None:
